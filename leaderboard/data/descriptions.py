@@ -43,7 +43,7 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
 
 OWN: Mapping[str, str] = {
     "glue": "Eight English tasks on sentences and pairs of sentences: a backbone is fine-tuned on each.",
-    "stdlib": "Retrieval of functions of Python's standard library, built on this machine: it needs no download.",
+    "stdlib": "Functions of Python's standard library, made into tasks on this machine without a download.",
     "code": "Retrieval of the functions of a folder of Python source by their descriptions.",
 }
 """Descriptions of the suites that mteb does not have."""
@@ -83,7 +83,7 @@ def main() -> None:
     for benchmark in mteb.get_benchmarks():
         if any(f"task:{task.metadata.name}" in rows for task in benchmark.tasks):
             rows[f"benchmark:{benchmark.name}"] = _row(benchmark, [])
-    lines = [f"{json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in sorted(rows.items())]
+    lines = [f"{json.dumps(key)}: {json.dumps(rows[key], ensure_ascii=False)}" for key in sorted(rows)]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from harness.scores import score_text
+from leaderboard.data.backbones import backbone_of
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.scores import Floats, Means, Ranks, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, Scope, scopes_of
@@ -46,8 +47,7 @@ class SuiteState(EntryState):
 
     zero: Literal["", "all", "most"] = Field(
         "",
-        description="Only models that were trained on none of the tasks (all) or on under half of them (most), "
-        "as their makers state.",
+        description="Only models that were trained on none of the tasks (all), or on under half of them (most).",
     )
     instructions: bool = Field(False, description="Only models that take instructions.")
     licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
@@ -102,7 +102,7 @@ class SuiteColumn:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuiteTable:
-    """The table of a suite in a state of its page; `cards` are facts of entries, `entries` those of revisions.
+    """The table of a suite in a state of its page; `cards` and `entries` are those of the site, by number.
 
     Raises:
         NotFound: The state names a column or a type that the suite does not have.
@@ -166,6 +166,7 @@ class SuiteTable:
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
         tasks, types = scores.over_tasks, scores.over_types
         count = len(scores.site_suite.suite.columns)
+        sizes = [parameters_of(entry) for entry in entries]
         several = len(scores.by_type) > 1
         return [
             SuiteColumn(
@@ -177,23 +178,21 @@ class SuiteTable:
                 key="model", label="Model", numeric=False, cell=lambda row: model_cell(entries[row]),
             ),
             SuiteColumn(
-                key="parameters", label="Size", note="Parameters.",
-                sort=_values(entry.parameters for entry in entries),
-                cell=lambda row: Cell(
-                    text=parameters_text(entries[row].parameters), value=entries[row].parameters
-                ),
+                key="parameters", label="Size", note="Parameters.", sort=_values(sizes),
+                cell=lambda row: Cell(text=parameters_text(sizes[row]), value=sizes[row]),
             ),
             self._mean("tasks", tasks, "over tasks", f"The mean over {tasks_text(count)}, all alike."),
             self._mean("types", types, "over types", "The mean of the types' means."),
             *self._untouched_means(several),
             SuiteColumn(
-                key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda), scored=True, optional=True,
-                note="For each task, the number of ranked models that are worse, ties half.",
+                key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda),
+                scored=True, optional=True, note="For each task, the number of ranked models that are worse, ties half.",
                 cell=lambda row: _ranked_cell(ranks, ranks.borda, row, "{:.0f}"),
             ),
             *self._types(several),
             SuiteColumn(
-                key="there", label="Tasks", sort=tasks.count.astype(float), note="Tasks with a score that counts.",
+                key="there", label="Tasks", note="Tasks with a score that counts.",
+                sort=tasks.count.astype(float),
                 cell=lambda row: _count_cell(scores, tasks, row),
             ),
             SuiteColumn(
@@ -201,8 +200,8 @@ class SuiteTable:
                 note="The share of the tasks that the model was not trained on, as its makers state.",
                 cell=lambda row: _share_cell(float(scores.zero_shot[row])),
             ),
-            self._fact("dimension", "Dimension", "Numbers in an embedding.", lambda row: entries[row].dimension),
-            self._fact("max_tokens", "Max tokens", "Tokens of input.", lambda row: entries[row].max_tokens),
+            self._fact("dimension", "Dimension", "Of an embedding.", lambda row: entries[row].dimension),
+            self._fact("max_tokens", "Max tokens", "Of an input.", lambda row: entries[row].max_tokens),
             self._fact("memory", "Memory, MB", "Of the weights.", lambda row: self.card(row).memory),
             SuiteColumn(
                 key="mean_rank", label="Mean rank", sort=-ranks.mean_rank,
@@ -229,23 +228,21 @@ class SuiteTable:
 
         return SuiteColumn(
             key=f"type:{kind}" if kind else key, label=label, group=kind or "Mean", note=note, cell=cell,
-            sort=_complete(means), scored=True, kind=kind, card=kind if kind else "" if key == "types" else "Mean",
+            sort=_complete(means), scored=True, kind=kind, card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
     def _untouched_means(self, several: bool) -> Iterator[SuiteColumn]:
         """The means over the tasks that selected no model shown: over tasks, and over several types."""
-        untouched = self.untouched
-        if untouched is None:
-            return
-        count, note, seeds = untouched.part.count, untouched_note(untouched), self.scores.entries
-        means = {"untouched": untouched.over_tasks, "untouched_types": untouched.over_types}
-        labels = {"untouched": f"over {count} untouched", "untouched_types": f"over types of {count} untouched"}
-        for key in UNTOUCHED if several else ["untouched"]:
-            own = means[key]
-            yield SuiteColumn(
-                key=key, label=labels[key], group="Mean", note=note, sort=_complete(own), scored=True,
-                cell=lambda row, own=own: mean_cell(own, row, None, seeds[row].seeds),  # type: ignore[misc]
-            )  # fmt: skip
+        untouched, entries = self.untouched, self.scores.entries
+        for key in UNTOUCHED if untouched else ():
+            if untouched and (several or key == "untouched"):
+                means = untouched.over_tasks if key == "untouched" else untouched.over_types
+                what = "" if key == "untouched" else "types of "
+                yield SuiteColumn(
+                    key=key, label=f"over {what}{untouched.part.count} untouched",
+                    group="Mean", note=untouched_note(untouched), sort=_complete(means), scored=True,
+                    cell=partial(_untouched_cell, means, entries),
+                )  # fmt: skip
 
     def _types(self, several: bool) -> Iterator[SuiteColumn]:
         """The means within each of several types, each with its tasks behind it."""
@@ -253,7 +250,9 @@ class SuiteTable:
         for kind in dict.fromkeys(column.type for column in columns):
             if several and kind in self.scores.by_type:
                 means = self.scores.by_type[kind]
-                yield self._mean(kind, means, "mean", f"The mean over {tasks_text(means.expected)}.", kind=kind)
+                yield self._mean(
+                    kind, means, "mean", f"The mean over {tasks_text(means.expected)}.", kind=kind
+                )
             for at, column in enumerate(columns):
                 if column.type == kind:
                     yield self._task(at)
@@ -283,7 +282,9 @@ class SuiteTable:
         """The columns that are shown."""
         keys, known = {column.key for column in self.columns}, self.scores.by_type
         if self.state.type and self.state.type not in known:
-            raise missing("task type", self.state.type, known, then="The suite's page offers those there are.")
+            raise missing(
+                "task type", self.state.type, known, then="The suite's page offers those there are."
+            )
         picked = {self.key(name, keys) for name in self.state.cols}
         return [column for column in self.columns if column.key in ALWAYS or self._shows(column, picked)]
 
@@ -355,7 +356,9 @@ class SuiteTable:
             return sorted(rows, key=lambda row: getattr(names[row], key).casefold(), reverse=down)
         values = next(column.sort for column in self.columns if column.key == key)
         if values is None:
-            raise missing("column to sort by", key, [c.key for c in self.columns if c.sort is not None], then="")
+            raise missing(
+                "column to sort by", key, [c.key for c in self.columns if c.sort is not None], then=""
+            )
         means = self.scores.mean("types" if self.mean == "types" else "tasks")
         known = [row for row in rows if np.isfinite(values[row])]
         rest = [row for row in rows if not np.isfinite(values[row])]
@@ -428,22 +431,28 @@ class SuiteTable:
 
 
 def size_chart(table: SuiteTable, name: str = "size") -> Chart:
-    """The mean that ranks against the number of parameters, of the ranked rows."""
-    scores, ranks = table.scores, table.ranks
-    means = scores.mean("types" if table.mean == "types" else "tasks").values
+    """The mean that ranks against the number of parameters, of the ranked rows; of papers' where none is."""
+    scores, over = table.scores, "types" if table.mean == "types" else "tasks"
+    means, ranked = scores.mean(over), table.ranks.place > 0
     points = []
     for row in table.ordered:
         entry, cell = scores.entries[row], model_cell(scores.entries[row])
-        if ranks.place[row]:
+        if ranked[row] if ranked.any() else means.complete[row]:
             points.append(
                 Point(
-                    label=cell.text.rpartition("/")[2], x=entry.parameters, y=round(100 * float(means[row]), 2),
-                    href=cell.href, series=entry.origin, emphasised=entry.origin == "measured",
+                    label=entry.model.rpartition("/")[2], x=parameters_of(entry), href=cell.href,
+                    y=round(100 * float(means.values[row]), 2), series=entry.origin,
+                    emphasised=entry.origin == "measured",
                 )
             )  # fmt: skip
-    over = "types" if table.mean == "types" else "tasks"
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=f"Mean over {over}"), points=points)
     return chart(name, f"{scores.site_suite.suite.title}: score against size", plot)
+
+
+def parameters_of(entry: Entry) -> int | None:
+    """The number of parameters of a model, of a paper's row that of its backbone."""
+    backbone = backbone_of(entry.model) if entry.origin == "reported" and not entry.parameters else None
+    return backbone.parameters if backbone else entry.parameters
 
 
 def _by_borda(ranks: Ranks) -> Ranks:
@@ -455,6 +464,10 @@ def _by_borda(ranks: Ranks) -> Ranks:
     return replace(ranks, place=place)
 
 
+def _untouched_cell(means: Means, entries: Sequence[Entry], row: int) -> Cell:
+    return mean_cell(means, row, None, entries[row].seeds)
+
+
 def _complete(means: Means) -> Floats:
     return np.where(means.complete, means.values, np.nan)
 
@@ -463,7 +476,7 @@ def _ranked(ranks: Ranks, values: Floats) -> Floats:
     return np.where(ranks.place > 0, values, np.nan)
 
 
-def _values(numbers: Any) -> Floats:
+def _values(numbers: Iterable[float | None]) -> Floats:
     return np.array([np.nan if number is None else float(number) for number in numbers])
 
 
@@ -612,7 +625,11 @@ def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
 
 def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
     """A task's score, or why there is none; `entries` has those of single revisions."""
-    reason, value, entry = REASONS[scores.reasons[row, at]], float(scores.values[row, at]), scores.entries[row]
+    reason, value, entry = (
+        REASONS[scores.reasons[row, at]],
+        float(scores.values[row, at]),
+        scores.entries[row],
+    )
     if reason == "seeds":
         return some_seeds(int(scores.seeds[row, at]), len(entry.seeds))
     if reason in GONE:

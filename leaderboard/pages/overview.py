@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from harness.scores import score_text
 from leaderboard.data.queries import SIZES, Entry, Queries
-from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import views
-from leaderboard.pages._suite_table import SuiteState, SuiteTable, model_cell, size_chart, tasks_text
+from leaderboard.pages._suite_table import (
+    SuiteState,
+    SuiteTable,
+    model_cell,
+    parameters_of,
+    size_chart,
+    tasks_text,
+)
 from leaderboard.pages._task_scores import task_path
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
@@ -39,32 +43,21 @@ MOST, BEST, NEWEST = 6, 5, 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A model of a board: its rank, name, page, size and score as texts."""
-
-    rank: str
-    name: str
-    href: str
-    size: str
-    score: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Board:
-    """A suite on the first page."""
+    """A suite on the first page; `rows` are rank, model, size and score of its best models."""
 
     slug: str
     title: str
     href: str
     text: str
-    count: str
-    rows: Sequence[Place]
+    more: str
+    rows: Sequence[Sequence[Cell]]
     chart: Chart | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """The parts of the first page beside its tables: how much there is (label, value, URL), and the boards."""
+    """The parts of the first page beside its tables: numbers (label, value, URL), and the boards."""
 
     tiles: Sequence[tuple[str, str, str]]
     boards: Sequence[Board]
@@ -98,31 +91,31 @@ def _table(queries: Queries, slug: str) -> SuiteTable:
 
 
 def _board(slug: str, table: SuiteTable) -> Board:
-    """A suite with its best models; where none is ranked, those with the best means that papers print."""
-    scores, entries, places = table.scores, table.scores.entries, table.ranks.place
-    ranked = [row for row in table.ordered if places[row]]
-    printed = _printed(scores) if not ranked else []
-    title = scores.site_suite.suite.title
+    """A suite with its best models; where none is ranked, the rows of papers with the best means."""
+    scores, ranked = table.scores, [row for row in table.ordered if table.ranks.place[row]]
+    rows = ranked or [row for row in table.ordered if scores.over_tasks.complete[row]]
     tasks = tasks_text(len(scores.site_suite.suite.columns))
-    count = f"{len(ranked)} ranked models" if ranked else f"{len(entries)} rows"
     return Board(
         slug=slug,
-        title=title,
+        title=scores.site_suite.suite.title,
         href="/glue" if slug == "glue" else f"/suites/{slug}",
         text=f"{BOARDS[slug]}: {tasks}" if slug in BOARDS else tasks.capitalize(),
-        count=f"All {count}" + (", without rank: printed in papers" if printed else ""),
-        rows=[
-            Place(
-                rank=str(places[row] or "–"),
-                name=entries[row].model,
-                href=model_cell(entries[row]).href,
-                size=parameters_text(entries[row].parameters) if entries[row].parameters else "",
-                score=score_text(float(scores.over_tasks.values[row])),
-            )
-            for row in [*ranked, *printed][:BEST]
-        ],
-        chart=_small(size_chart(table, f"size-{slug}")) if len(ranked) > 2 else None,
+        more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
+        rows=[_place(table, row) for row in rows[:BEST]],
+        chart=_small(size_chart(table, f"size-{slug}")) if len(rows) > 2 else None,
     )
+
+
+def _place(table: SuiteTable, row: int) -> list[Cell]:
+    """Rank, model, size and score of a row."""
+    entry, rank = table.scores.entries[row], int(table.ranks.place[row])
+    size, score = parameters_of(entry), float(table.scores.over_tasks.values[row])
+    return [
+        Cell(text=str(rank or "–"), value=rank or None),
+        Cell(text=entry.model, value=entry.model, href=model_cell(entry).href),
+        Cell(text=parameters_text(size) if size else "", value=size),
+        Cell(text=score_text(score), value=score),
+    ]
 
 
 def _small(chart: Chart) -> Chart:
@@ -133,31 +126,17 @@ def _small(chart: Chart) -> Chart:
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
 
 
-def _printed(scores: SuiteScores) -> list[int]:
-    """The rows of papers with every task, the best first."""
-    means = scores.over_tasks
-    return [row for row in np.argsort(-means.values).tolist() if means.complete[row]]
-
-
 def _best(boards: Sequence[Board]) -> Table:
     """The best models of every board in one table."""
     keys = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
     return Table(
         name="boards",
         caption="The best models of each board",
-        columns=[Column(key=key, label=label, numeric=key in ("rank", "score")) for key, label in keys.items()],
+        columns=[Column(key=key, label=label) for key, label in keys.items()],
         rows=[
-            Row(
-                cells=[
-                    Cell(text=board.title, value=board.title, href=board.href),
-                    Cell(text=place.rank, value=int(place.rank) if place.rank.isdigit() else None),
-                    Cell(text=place.name, value=place.name, href=place.href),
-                    Cell(text=place.size, value=place.size),
-                    Cell(text=place.score, value=float(place.score)),
-                ]
-            )
+            Row(cells=[Cell(text=board.title, value=board.title, href=board.href), *cells])
             for board in boards
-            for place in board.rows
+            for cells in board.rows
         ],
     )
 
@@ -167,14 +146,16 @@ def _sizes(tables: Mapping[str, SuiteTable]) -> Table:
     own = {slug: table for slug, table in tables.items() if table.ranks.place.any()}
     columns = [Column(key="class", label="Parameters")]
     columns += [
-        Column(key=slug, label=table.scores.site_suite.suite.title, href=table.path) for slug, table in own.items()
+        Column(key=slug, label=table.scores.site_suite.suite.title, href=table.path)
+        for slug, table in own.items()
     ]
     rows = []
     for size in SIZES if own else ():
         cells = [_first(table, size) for table in own.values()]
         if any(cell.text for cell in cells):
             rows.append(Row(cells=[Cell(text=SIZE_NAMES[size], value=size), *cells]))
-    return Table(name="sizes", caption="The best model of each size class: mean over tasks", columns=columns, rows=rows)
+    caption = "The best model of each size class: mean over tasks"
+    return Table(name="sizes", caption=caption, columns=columns, rows=rows)
 
 
 def _first(table: SuiteTable, size: str) -> Cell:

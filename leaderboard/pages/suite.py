@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from leaderboard.data.descriptions import Description, describe_suite, describe_task
-from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.pages._task_scores import column_path
@@ -203,7 +202,8 @@ def _lead(table: SuiteTable) -> str:
     more = f" {printed} rows are printed in papers." if printed else ""
     if not count:
         return f"No {what} has a score yet.{more}"
-    return f"{ranked} of {count} {what}s have scores on {'all ' * (tasks[0] != 'i')}{tasks} and are ranked.{more}"
+    tasks = f"all {tasks}" if tasks[0].isdigit() else tasks
+    return f"{ranked} of {count} {what}s have scores on {tasks} and are ranked.{more}"
 
 
 def _counts(table: SuiteTable) -> tuple[int, int]:
@@ -239,8 +239,7 @@ def _notes(table: SuiteTable) -> list[str]:
 
 def _tasks(listed: SiteSuite) -> Table:
     """The tasks of a suite, each with its metric, languages, data and description."""
-    heads = ("name", "Task"), ("type", "Type"), ("metric", "Metric"), ("languages", "Languages"), (
-        "data", "Data"), ("description", "Description")  # fmt: skip
+    labels = ("Task", "Type", "Metric", "Languages", "Data", "Description")
     rows = []
     for column in listed.suite.columns:
         about = describe_task(column.tasks[0].name)
@@ -253,7 +252,7 @@ def _tasks(listed: SiteSuite) -> Table:
         ]
         head = Cell(text=column.name, value=column.name, href=column_path(listed, column))
         rows.append(Row(cells=[head, *(Cell(text=text, value=text) for text in texts)]))
-    columns = [Column(key=key, label=label) for key, label in heads]
+    columns = [Column(key=label.lower(), label=label) for label in labels]
     return Table(name="tasks", caption="Tasks of this suite", columns=columns, rows=rows)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column(key="name", label="Suite", sticky=True),
-    Column(key="entries", label="Models", numeric=True, note="Models and printed rows with a score in the suite."),
+    Column(key="entries", label="Models", numeric=True, note="Models with a score."),
     Column(key="columns", label="Tasks", numeric=True),
     Column(key="types", label="Task types"),
     Column(key="about", label="About"),
@@ -43,14 +43,12 @@ def view(site: Site, state: SuitesState) -> Page:
             kind = _kind(suite)
             rows.append(Row(kind="group", cells=[Cell(text=kind), *[Cell()] * (len(COLUMNS) - 1)]))
         rows.append(_row(suite, known.get(suite.slug, 0)))
-    scored = sum(suite.slug in known for suite in suites)
+    caption = f"{len(suites)} suites, {sum(suite.slug in known for suite in suites)} of them with scores"
     return Page(
         title="Suites",
         template="suites.html",
         lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
-        tables=[
-            Table(name="suites", caption=f"{len(suites)} suites, {scored} of them with scores", columns=COLUMNS, rows=rows)
-        ],
+        tables=[Table(name="suites", caption=caption, columns=COLUMNS, rows=rows)],
         context=state,
     )
 
