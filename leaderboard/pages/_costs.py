@@ -229,7 +229,9 @@ def _score(line: Line, score: str) -> float | None:
     means = line.means
     if score == "untouched":  # a printed mean has the tasks that it leaves out
         return None
-    return means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, next(iter(means.values()), None))
+    return (
+        means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, next(iter(means.values()), None))
+    )
 
 
 def _entry(line: Line, paper: Paper) -> Entry:

@@ -46,8 +46,7 @@ class SuiteState(EntryState):
     """The parameters of a suite's page."""
 
     zero: Literal["", "all", "most"] = Field(
-        "",
-        description="Only models that were trained on none of the tasks (all), or on under half of them (most).",
+        "", description="Only models that were trained on none of the tasks (all) or on under half (most)."
     )
     instructions: bool = Field(False, description="Only models that take instructions.")
     licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
@@ -186,7 +185,7 @@ class SuiteTable:
             *self._untouched_means(several),
             SuiteColumn(
                 key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda),
-                scored=True, optional=True, note="For each task, the number of ranked models that are worse, ties half.",
+                scored=True, optional=True, note="The models that are worse, ties half, summed over tasks.",
                 cell=lambda row: _ranked_cell(ranks, ranks.borda, row, "{:.0f}"),
             ),
             *self._types(several),

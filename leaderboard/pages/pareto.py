@@ -137,9 +137,7 @@ def view(site: Site, state: ParetoState) -> Page:
     conventions = views(suite.suite)
     if state.view and state.view not in conventions:
         raise missing("view", state.view, conventions, then="The suite's page offers those there are.")
-    scores = queries.suite_scores(
-        suite, state.view or conventions[0], revisions=state.each == "revision"
-    )
+    scores = queries.suite_scores(suite, state.view or conventions[0], revisions=state.each == "revision")
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.keeps(e)]
     untouched = scores.untouched(rows)
     if untouched is None and state.y == "untouched":
@@ -199,10 +197,16 @@ def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans 
             expected=1, deviations=scores.deviations[:, at],
         )  # fmt: skip
         return _Score(
-            label=label, means=means, low=scores.low[:, at], high=scores.high[:, at], selected=scores.selected[:, at]
+            label=label,
+            means=means,
+            low=scores.low[:, at],
+            high=scores.high[:, at],
+            selected=scores.selected[:, at],
         )
     if key == "untouched" and untouched:
-        return _Score(label=label, means=untouched.over_tasks, low=low, high=high, selected=np.zeros(len(rows), bool))
+        return _Score(
+            label=label, means=untouched.over_tasks, low=low, high=high, selected=np.zeros(len(rows), bool)
+        )
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
             low[row], high[row] = average["interval"]
@@ -309,7 +313,10 @@ def _tables(
     return [
         _table("frontier", "The frontier: nothing beats these on both axes", [*heads, gain], points.best),
         _table(
-            "points", "All points, the best score first, incomplete ones last", [*heads, *count, beaten], shown
+            "points",
+            "All points, the best score first, incomplete ones last",
+            [*heads, *count, beaten],
+            shown,
         ),
     ]
 
@@ -374,7 +381,9 @@ def _form(
         for name, (label, value, options) in selects.items() if len(options) > 1 or name in ("suite", "y")
     ]  # fmt: skip
     if state.x == "cost":
-        price = Control(kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any")
+        price = Control(
+            kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
+        )
         own.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
@@ -382,7 +391,11 @@ def _form(
     own_fields = ("suite", "x", "y", "price", "theme")
     reset = state.query(**{name: value for name, value in fields.items() if name not in own_fields})
     return form(
-        state, PATH, [*own, part, *controls(state, scores.entries)], chips=chips(state, PATH), reset=f"{PATH}?{reset}"
+        state,
+        PATH,
+        [*own, part, *controls(state, scores.entries)],
+        chips=chips(state, PATH),
+        reset=f"{PATH}?{reset}",
     )
 
 
@@ -399,15 +412,21 @@ def _measures(scores: SuiteScores) -> list[tuple[str, str]]:
 def _lead(points: _Points, title: str, across: _Across) -> str:
     whole = sum(dot.whole for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
-    return f"{title}: " + (f"{whole} {what}, {len(points.best)} on the frontier." if points.dots else "no points.")
+    return f"{title}: " + (
+        f"{whole} {what}, {len(points.best)} on the frontier." if points.dots else "no points."
+    )
 
 
 def _warnings(points: _Points, state: ParetoState, across: _Across) -> list[str]:
     recipes = {dot.entry.recipe for dot in points.dots if dot.entry.recipe}
-    settings = {dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"}
+    settings = {
+        dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
+    }
     notes = [PRINTED] if settings else []
     if len(recipes) > 1:
-        notes.append(f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's.")
+        notes.append(
+            f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's."
+        )
     if len(settings) > 1:
         notes.append(f"They were fine-tuned in {len(settings)} ways: {'; '.join(sorted(settings))}.")
     if len(across.devices) > 1:

@@ -48,9 +48,7 @@ GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
-NO_INTERVALS = (
-    "No interval is known for these scores: only equal ones share a rank, and a small difference may be chance."
-)
+NO_INTERVALS = "No interval is known for these scores: only equal ones share a rank, and a small difference may be chance."
 SOME_INTERVALS = (
     "No interval is known for {} of {} scores: those share a rank only where they are equal. Two with intervals "
     "share one where the intervals, combined, cover the difference."
@@ -189,9 +187,7 @@ def _question(questions: Sequence[Question], name: str) -> Question:
     raise missing("scope", name, names, then="The task's page offers those there are.")
 
 
-def _fields(
-    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
-) -> list[_sorting.Field[Scored]]:
+def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) -> list[_sorting.Field[Scored]]:
     """The columns of the ranking."""
     best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
     marks = dict(zip(best, ("best", "second"), strict=False))
@@ -230,7 +226,9 @@ def _fields(
 def _model(one: Scored) -> Cell:
     entry, made = one.entry, made_of(one.entry)
     href = address(f"/models/{entry.model_slug}")
-    return Cell(text=entry.model, value=entry.model, href=href, kind=kinds_of(entry), note=made or entry.treatment)
+    return Cell(
+        text=entry.model, value=entry.model, href=href, kind=kinds_of(entry), note=made or entry.treatment
+    )
 
 
 def _score(one: Scored, scope: Scope, mark: str) -> Cell:
@@ -316,7 +314,9 @@ def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     ]  # fmt: skip
     values = [100 * one.value for one in ranked if one.value is not None]
     return chart(
-        "spread", "Models by their score", Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
+        "spread",
+        "Models by their score",
+        Distribution(axis=Axis(label="score × 100"), values=values, marks=marks),
     )
 
 
