@@ -590,7 +590,8 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
 
 def mean_of(cell: Cell, grid: SuiteScores, row: int, kind: str = "") -> Cell:
     """The cell of a mean (of all columns, or of a type's), marked where some of them chose the model."""
-    chose = grid.chose(row, kind) if cell.value is not None else []
+    known = cell.value is not None and bool(grid.selected[row].any())
+    chose = grid.chose(row, kind) if known else []
     if not chose:
         return cell
     note = f"{', '.join(chose)} chose the model, and {'is' if len(chose) == 1 else 'are'} in this mean"

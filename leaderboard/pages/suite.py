@@ -232,7 +232,7 @@ def _notes(table: SuiteTable) -> list[str]:
     if table.untouched is not None:
         what = "the untouched" if table.mean == "untouched" else table.mean
         notes.append(f"{untouched_note(table.untouched)} Ranks are by the mean over {what}.")
-    elif any(scores.chose(row) for row in table.rows):
+    elif scores.selected[table.rows].any():
         notes.append("Models of this table were selected by scores on every task: none is untouched.")
     return notes
 
