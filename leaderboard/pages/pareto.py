@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
 from leaderboard.pages._costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
 from leaderboard.pages._suite_table import untouched_note
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart, frontier_points
+from leaderboard.web.charts import Axis, Point, Scatter, chart, frontier_points
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, paging
