@@ -70,6 +70,15 @@ class Score(NamedTuple):
     trained_on: int | None
 
 
+class Card(NamedTuple):
+    """Facts of a model's card that filters and columns take."""
+
+    memory: float | None = None
+    licence: str = ""
+    languages: frozenset[str] = frozenset()
+    instructions: bool | None = None
+
+
 class IndexChanged(Exception):
     """The snapshot was replaced and is gone."""
 
@@ -131,6 +140,12 @@ class Queries:
         columns = ", ".join(f'"{name}"' for name in names)
         rows = self._rows(f"SELECT {columns} FROM entries ORDER BY model, id")
         return {row[0]: _entry(dict(zip(names, row, strict=True))) for row in rows}
+
+    @cached_property
+    def cards(self) -> dict[int, Card]:
+        """The card of each entry, by the entry's number."""
+        rows = self._rows("SELECT id, facts FROM entries WHERE origin = 'imported'")
+        return {number: _card(json.loads(facts)) for number, facts in rows}
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -481,6 +496,15 @@ def _is_row(entry: Entry, revisions: bool) -> bool:
     if revisions and entry.origin == "imported":
         return not entry.revisions
     return not entry.member
+
+
+def _card(facts: Mapping[str, Any]) -> Card:
+    return Card(
+        memory=facts.get("memory_usage_mb"),
+        licence=str(facts.get("license") or "").rpartition("/")[2],
+        languages=frozenset(code.partition("-")[0] for code in facts.get("languages") or ()),
+        instructions=facts.get("use_instructions"),
+    )
 
 
 @cache
