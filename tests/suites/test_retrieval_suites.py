@@ -98,12 +98,21 @@ def test_a_suite_is_narrowed(name: str, options: dict[str, Any], left: list[str]
         ("stackqa", {"splits": ("train",)}, "no split of it is train"),
         ("codesearchnet:txt", {}, "No direction of codesearchnet is called 'txt'"),
         ("beir:dl20", {}, "No choice of MSMARCO's queries is called 'dl20'"),
+        ("beir:SciFact", {}, "Type --suite beir --tasks SciFact."),
+        ("mldr:MLDR (dev)", {}, "Type --suite mldr --tasks 'MLDR (dev)'."),
+        ("beir", {"splits": ("validation",)}, "Nothing of BEIR is left: no split of it is validation."),
+        (
+            "beir",
+            {"splits": ("dev",), "tasks": ("SciFact",)},
+            "Nothing of SciFact is left: no split of it is dev.",
+        ),
+        ("mldr", {"splits": ("test",), "tasks": ("MLDR (dev)",)}, "Nothing of MLDR (dev) is left"),
     ],
 )
 def test_what_a_suite_does_not_have_is_one_error(name: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_suites([name], SuiteOptions(**options))
-    assert said in caught.value.message
+    assert said in str(caught.value)
     assert caught.value.hint
 
 
