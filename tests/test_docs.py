@@ -19,7 +19,7 @@ from typing import Any
 import click
 import pytest
 
-from harness import catalog, report
+from harness import catalog, report, scores
 from harness.backbones import BACKBONES
 from harness.cli import COMMANDS, program
 from harness.commands import options, run, train
@@ -119,7 +119,7 @@ def test_every_command_is_in_the_json_page() -> None:
     ("row", "source"),
     [
         ("## `harness run --json`", (report._report_json, report._trained_json, report._over_seeds_json)),
-        ("## `harness run --json`", (report.spread_json, report._result_json, run._Line, run._to_json)),
+        ("## `harness run --json`", (scores.spread_json, report._result_json, run._Line, run._to_json)),
         ("| `harness train` |", (train._made_json,)),
         ("| `harness train --dry-run` |", (train.TrainingCost,)),
     ],
