@@ -189,9 +189,9 @@ def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -
     """A paired test of two scores over their queries, or the reason why there is none."""
     if one is None or other is None:
         return {"test": None, "untested": "a record is gone"}
-    for side in (one, other):
-        if side.units is None:
-            return {"test": None, "untested": f"{side.model['name']}: {side.problem}"}
+    if one.units is None or other.units is None:
+        gone = one if one.units is None else other
+        return {"test": None, "untested": f"{gone.model['name']}: {gone.problem}"}
     first, second = (units.part(cells) if cells else units for units in (one.units, other.units))
     if first is None or second is None or not first.same_examples(second):
         return {"test": None, "untested": "the two were measured on different queries"}

@@ -225,8 +225,10 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "1 or more"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "from 0 to 4294967295"),
         (
-            ["--model", "minilm", "--suite", "stdlib", "--recipe", "dpr"]
-            + ["--sweep", "epochs=1,2", "--sweep", "batch_size=1,2", "--select", "mteb:SciFact"],
+            [
+                *("--model", "minilm", "--suite", "stdlib", "--recipe", "dpr", "--select", "mteb:SciFact"),
+                *("--sweep", "epochs=1,2", "--sweep", "batch_size=1,2"),
+            ],
             "One setting can be swept at a time.",
         ),
         (["--model", "minilm", "--suite", "stdlib", "--sweep", "epochs=1,,2"], "has an empty value"),

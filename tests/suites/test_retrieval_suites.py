@@ -123,7 +123,7 @@ def test_a_part_alone_has_the_mean_of_the_whole_suite() -> None:
     assert (found.over_tasks.value, found.over_tasks.complete) == (0.6, True)
     lines = means_lines(test, found)
     assert lines[0] == "mean over tasks 60.00 (1 of 1), mean over types 60.00 (1 of 1)"
-    assert lines[1:] == ["nothing of what was asked for in 1 columns: MLDR (dev)"]
+    assert lines[1:] == ["nothing of what was asked for in 1 column: MLDR (dev)"]
     (dev,) = open_suites(["mldr"], SuiteOptions(splits=("dev",)))
     assert not Aggregates.of(dev, {"MultiLongDocRetrieval": 0.6}).over_tasks.complete
 
