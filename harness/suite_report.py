@@ -222,7 +222,8 @@ def untouched_json(
 def left_out_lines(suite: Suite) -> list[str]:
     """The line on the columns of a suite that narrowing has left nothing of."""
     names = [name for name in suite.left_out if not suite.requested or name in suite.requested]
-    return [f"nothing of what was asked for in {len(names)} columns: {shortened(names)}"] if names else []
+    s = "s" * (len(names) != 1)
+    return [f"nothing of what was asked for in {len(names)} column{s}: {shortened(names)}"] if names else []
 
 
 def shown_only_lines(apart: Mapping[str, str]) -> list[str]:

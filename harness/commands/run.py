@@ -54,7 +54,7 @@ def command(
     project: str | None,
     seeds: int,
     checkpoint_minutes: float,
-    sweep: str | None,
+    sweep: tuple[str, ...],
     select: tuple[str, ...],
     force: bool,
     fail_fast: bool,

@@ -36,7 +36,7 @@ def command(
     models: tuple[str, ...],
     seeds: int,
     checkpoint_minutes: float,
-    sweep: str | None,
+    sweep: tuple[str, ...],
     select: tuple[str, ...],
     dry_run: bool,
     as_json: bool,

@@ -535,6 +535,10 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
             {"recipe": "simcse", "sweep": {"chunk": "2,4"}, "recipe_settings": {"batch_size": 8}},
             "chunk changes no result: there is nothing to choose.",
         ),
+        (
+            {"recipe": "simcse", "sweep": {"epochs": "1,0"}, "recipe_settings": {"batch_size": 2}},
+            "epochs is 0, which no training can have.\nGive 1 or more: --sweep epochs=VALUE,…",
+        ),
     ],
 )
 def test_what_cannot_be_swept(asked: dict[str, Any], more: dict[str, Any], said: str) -> None:
