@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.arguments import checked, checked_fields
+from harness.context import WorkerLimits
 from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
 from harness.encoder.model_settings import vector_size
@@ -263,8 +264,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
-        threads=places.threads,
-        batch_tokens=request.batch_tokens,
+        limits=WorkerLimits(threads=places.threads, batch_tokens=request.batch_tokens),
         budget=request.budget,
         drop_vectors=request.drop_vectors,
     )
@@ -378,7 +378,7 @@ def _measured(
     job = recipe.probe(runs)
     if job is None:
         return None
-    worker = Subprocess(device=device, cache=cache, listener=lambda _key, _event: None)
+    worker = Subprocess(device=device, cache=cache, listener=lambda _key, _event: None, limits=WorkerLimits())
     try:
         worker.start(job, {}, (device,))
         finished = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness import files
-from harness.context import Event
+from harness.context import Event, WorkerLimits
 from harness.errors import StoreError
 from harness.files import Leases
 from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
@@ -66,8 +66,7 @@ class Driver:
         listeners: Listeners | None = None,
         fail_fast: bool = False,
         again: bool = False,
-        threads: int | None = None,
-        batch_tokens: int | None = None,
+        limits: WorkerLimits | None = None,
         budget: float | None = None,
         drop_vectors: bool = False,
     ) -> None:
@@ -79,7 +78,7 @@ class Driver:
         self._store, self._cache, self._again = store, cache, again
         self._listeners = listeners or Listeners()
         self._fail_fast, self._drop = fail_fast, drop_vectors
-        self._devices, self._threads, self._batch_tokens = devices, threads, batch_tokens
+        self._devices, self._limits = devices, limits or WorkerLimits()
         self._failures: dict[str, Failure] = {}
         self._held: dict[str, tuple[str, ...]] = {}
         self._budget = budget
@@ -128,13 +127,7 @@ class Driver:
         for part in ("vectors", "datasets", "source", "finetuned"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
-        workers = open_workers(
-            self._devices,
-            cache=self._cache,
-            listener=self._hear,
-            threads=self._threads,
-            batch_tokens=self._batch_tokens,
-        )
+        workers = open_workers(self._devices, cache=self._cache, listener=self._hear, limits=self._limits)
         try:
             while self._unsettled() and not self._stopped():
                 late = ends is not None and time.monotonic() >= ends
