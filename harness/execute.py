@@ -10,7 +10,7 @@ from typing import Literal
 
 from harness import files
 from harness.context import Event, WorkerLimits
-from harness.errors import StoreError
+from harness.errors import DivergenceError, StoreError
 from harness.files import Leases
 from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.model_store import ModelStore
@@ -244,7 +244,9 @@ class Driver:
             return False
         job = self._jobs[finished.key]
         self._held.pop(job.key, None)
-        if finished.failure is not None:
+        if finished.failure is not None and job.member and finished.failure.kind == DivergenceError.__name__:
+            self._leave_out(job, finished.failure)
+        elif finished.failure is not None:
             self._fail(job, finished.failure)
         else:
             self._keep(job, finished)
@@ -292,6 +294,14 @@ class Driver:
                 self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
         if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
+        self._give_back(job)
+
+    def _leave_out(self, job: Job, failure: Failure) -> None:
+        """Go on without a member of a sweep whose training diverged: it has no scores."""
+        self._listeners.event(job, Event(kind="failed", text=failure.message))
+        members = [key for key in self._dependants(job.key) if self._jobs[key].member]
+        for key in (job.key, *members):
+            self._state[key], self._outputs[key] = "done", {}
         self._give_back(job)
 
     def _makes_model(self, job: Job) -> bool:

@@ -493,6 +493,64 @@ def test_a_member_that_cannot_be_trained_is_named(
     assert not list((asked["results"] / "records").glob("*/*/*.failed.json"))
 
 
+def test_a_member_that_diverges_is_left_out(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """It has no score, the others are chosen from, and the same command does not train it again."""
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    begin = "        spec.log.begin("
+    fault = "        if self.settings.share >= 1:\n            raise DivergenceError('The loss is NaN.')\n"
+    text = text.replace(begin, fault + begin).replace("import DataError", "import DataError, DivergenceError")
+    (tmp_path / "steep_recipe.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    import steep_recipe
+
+    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": steep_recipe.RECIPE})
+    some, none = {"sweep": {"share": "1,0,0.5"}}, {"sweep": {"share": "1,2"}}
+
+    def stop(_job: Job, event: Event) -> None:
+        if event.kind == "failed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        swept(asked, **some, listeners=Listeners(event=stop))
+    options = ["--model", asked["model"], "--recipe", "sample-centered", "--offline", "--dry-run", "--json"]
+    options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
+    options += ["--cache", str(asked["cache"]), "--sweep", "share=1,0,0.5", "--select", asked["suite"]]
+    capsys.readouterr()
+    assert invoke(["train", *options]) == 0
+    lines = json.loads(capsys.readouterr().out)["trainings"]
+    assert [line["state"] for line in lines] == ["diverged", "to do", "to do", "to choose"]
+    report = swept(asked, **some)
+    assert hows(report) == ["done", "done"]
+    kinds = [(job.kind, job.member) for job in report.prepared.plan.jobs if job.kind == "train"]
+    assert kinds == [("train", "share=0.0"), ("train", "share=0.5")]
+    found = report.to_json()["trained"][0]["lineage"]["sweep"]
+    assert found["chosen"] in (0.0, 0.5)
+    assert [(one["value"], one["mean"] is None, len(one["scores"])) for one in found["curve"]] == [
+        *((1.0, True, 0), (0.0, False, 2), (0.5, False, 2)),
+    ]
+    assert invoke(["show", "tiny-sample-centered", "--results", str(asked["results"])]) == 0
+    assert "share: 1.0: diverged, 0.0: " in capsys.readouterr().out
+    at_once = asked["results"].parent / "at once"
+    assert swept(asked, **some, results=at_once).to_json()["trained"][0]["lineage"]["sweep"] == found
+
+    failed = swept(asked, **none)
+    assert hows(failed) == ["failed", "failed"]
+    assert failed.results[0].failure is not None
+    assert failed.results[0].failure.message.startswith("All 2 trainings of tiny-sample-centered diverged")
+    alone = harness.train(
+        asked["model"],
+        "sample-centered",
+        recipe_settings={"share": 2},
+        **{name: asked[name] for name in ("train_data", "results", "cache", "offline", "threads")},
+    )
+    assert alone[0].failure is not None
+    assert alone[0].failure.message == "The loss is NaN."
+    assert "harness models remove" in (alone[0].failure.hint or "")
+
+
 def test_settings_of_an_evaluation_reach_the_tasks_that_choose(asked: dict[str, Any]) -> None:
     settings = replace(request(asked).settings, document_text="text")
     found = request(asked, settings=settings, **SWEEP, select=("beir:NFCorpus", "mteb:STS12"))
