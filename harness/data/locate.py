@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
@@ -300,13 +301,15 @@ def remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10
         DataError: The hub cannot be reached, or does not have it.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.utils import filter_repo_objects
 
     with explain_hub_error(need, None):
         info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
         visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
-        wanted = {*filter_repo_objects([s.rfilename for s in visible], allow_patterns=patterns or None)}
-        return sum(sibling.size or 0 for sibling in visible if sibling.rfilename in wanted)
+        return sum(s.size or 0 for s in visible if not patterns or _is_any_of(s.rfilename, patterns))
+
+
+def _is_any_of(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def human_size(size: int | None) -> str:

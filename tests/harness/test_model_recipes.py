@@ -551,6 +551,58 @@ def test_a_member_that_diverges_is_left_out(
     assert "harness models remove" in (alone[0].failure.hint or "")
 
 
+def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """The driver is killed before the choice, then with half of it written; two others share a new sweep."""
+    script = tmp_path / "go.py"
+    script.write_text(
+        "import json, os, signal, sys\n"
+        "if __name__ == '__main__':\n"
+        "    import harness, harness.training_jobs as jobs, sample_model_recipe\n"
+        "    from harness import catalog\n"
+        "    from harness.execute import Listeners\n"
+        "    catalog.recipes = lambda: {'sample-centered': sample_model_recipe.RECIPE}\n"
+        "    asked, point = json.loads(sys.argv[1]), sys.argv[2]\n"
+        "    def kill(*_):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    def event(job, event):\n"
+        "        if event.kind == 'finished':\n"
+        "            print('made', job.key, flush=True)\n"
+        "        if job.kind == 'select' and point == 'before':\n"
+        "            kill()\n"
+        "    copy = jobs.copy_model\n"
+        "    jobs.copy_model = lambda *of: (copy(*of), kill()) if point == 'half' else copy(*of)\n"
+        "    harness.run(asked.pop('model'), asked.pop('suite'), listeners=Listeners(event=event), **asked)\n"
+    )
+
+    def start(point: str, results: str) -> subprocess.Popen[str]:
+        given = {**asked, **SWEEP, "select": asked["suite"], "results": tmp_path / results}
+        command = [sys.executable, str(script), json.dumps(given, default=str), point]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def ended(process: subprocess.Popen[str], code: int) -> list[str]:
+        said = process.communicate(timeout=300)[0]
+        assert process.returncode == code
+        return [line for line in said.splitlines() if line.startswith("made ")]
+
+    def choice(results: str) -> Any:
+        (found,) = swept(asked, results=tmp_path / results).to_json()["trained"]
+        return found["lineage"]["sweep"], found["key"]
+
+    made = [ended(start(point, "killed"), -signal.SIGKILL) for point in ("before", "half")]
+    assert list(map(len, made)) == [3, 0], "members are trained once"
+    assert len(list(Store(tmp_path / "killed").records(purpose="trial"))) == 6
+    assert len(ended(start("", "killed"), 0)) == 1, "the choice"
+    two = [start("", "shared") for _ in range(2)]
+    said = [line for process in two for line in ended(process, 0)]
+    assert len(set(said)) == len(said) == 4, "nothing is made by both"
+    assert choice("shared") == choice("killed")
+    for results in ("killed", "shared"):
+        assert not list((tmp_path / results / "models").glob(".*")), "nothing is left over"
+
+
 def test_settings_of_an_evaluation_reach_the_tasks_that_choose(asked: dict[str, Any]) -> None:
     settings = replace(request(asked).settings, document_text="text")
     found = request(asked, settings=settings, **SWEEP, select=("beir:NFCorpus", "mteb:STS12"))
