@@ -197,15 +197,13 @@ def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple
 
 def _patterns(need: Need, partial: Path) -> tuple[str, ...]:
     """The patterns of the files to fetch, by the README, which is fetched first; none for all."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub import snapshot_download
 
     if not (need.configs or need.files):
         return ()
-    try:
-        hf_hub_download(need.path, README, repo_type="dataset", revision=need.revision, local_dir=partial)
-    except EntryNotFoundError:
-        return ()
+    snapshot_download(
+        need.path, repo_type="dataset", revision=need.revision, local_dir=partial, allow_patterns=[README]
+    )
     return patterns_of(need, partial)
 
 
