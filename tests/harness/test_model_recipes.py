@@ -589,7 +589,7 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
 
     def choice(results: str) -> Any:
         (found,) = swept(asked, results=tmp_path / results).to_json()["trained"]
-        return found["lineage"]["sweep"], found["key"]
+        return found["lineage"]["sweep"], Path(found["folder"]).name
 
     made = [ended(start(point, "killed"), -signal.SIGKILL) for point in ("before", "half")]
     assert list(map(len, made)) == [3, 0], "members are trained once"
