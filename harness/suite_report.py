@@ -172,7 +172,8 @@ def _sweep_lines(sweep: SweepPart) -> list[str]:
     """The lines on a sweep: what chose, and the mean score of each value."""
     about = f"{sweep.setting} chosen among {len(sweep.values)} values by {shortened([*sweep.tasks])}"
     curve = [
-        f"{one.value}: {score_text(one.mean)}{' (chosen)' if one.value == sweep.chosen else ''}"
+        f"{one.value}: {'diverged' if one.mean is None else score_text(one.mean)}"
+        f"{' (chosen)' if one.value == sweep.chosen else ''}"
         for one in sweep.curve
     ]
     over = f"mean over {len(sweep.tasks)} tasks" if len(sweep.tasks) > 1 else next(iter(sweep.tasks))

@@ -158,7 +158,8 @@ def _seed(model: _Model) -> int | None:
 
 def _state(model: _Model) -> str:
     if isinstance(model, UnfinishedModel):
-        return f"unfinished, step {model.done}" + (f" of {model.steps}" if model.steps else "")
+        state = "diverged" if model.diverged else "unfinished"
+        return f"{state}, step {model.done}" + (f" of {model.steps}" if model.steps else "")
     return "damaged" if model.problem else "whole"
 
 

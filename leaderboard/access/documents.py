@@ -183,10 +183,11 @@ def _check_sweep(record: Record) -> None:
     members = [member.value for member in sweep.curve]
     if any(value not in sweep.values for value in members):
         raise _unfit("A member of the lineage's `sweep` has a value that is none of it.", hint=AS_WRITTEN)
-    if sweep.chosen not in members:
-        raise _unfit("The value that the lineage's `sweep` chose is that of no member.", hint=AS_WRITTEN)
+    if sweep.chosen not in [member.value for member in sweep.curve if member.mean is not None]:
+        what = "The value that the lineage's `sweep` chose is that of no member with scores."
+        raise _unfit(what, hint=AS_WRITTEN)
     for member in sweep.curve:
-        if set(member.scores) != set(sweep.tasks):
+        if set(member.scores) != (set(sweep.tasks) if member.mean is not None else set()):
             raise _unfit("A member of the lineage's `sweep` has other tasks than it.", hint=AS_WRITTEN)
 
 

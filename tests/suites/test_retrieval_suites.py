@@ -49,7 +49,9 @@ def test_columns_are_the_parts_of_a_task_that_is_run_once() -> None:
         assert [column.name for column in suite.columns] == columns
         assert [found.name for found in suite.tasks] == [task]
     assert cells(open_suite("mldr")) == {"MLDR (dev)": (("dev", "en"),), "MLDR (test)": (("test", "en"),)}
-    assert open_suite("mldr").tasks[0].cells == (("dev", "en"), ("test", "en"))
+    (mldr,) = open_suite("mldr").tasks
+    assert mldr.cells == (("dev", "en"), ("test", "en"))
+    assert mldr.size.texts == 200_000 + 200 + 800, "the documents of both splits count once"
     assert cells(open_suite("codesearchnet")) == {name: (("test", name),) for name in LANGUAGES}
 
 

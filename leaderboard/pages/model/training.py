@@ -351,7 +351,7 @@ def _sweep_rows(first: SweepPart, sweep: SweepPart, seed: int | None) -> Iterato
                 Cell(text=words(member.value), value=_plain_value(member.value)),
                 *(_share(member.scores.get(name)) for name in first.tasks),
                 _share(member.mean),
-                Cell(text="chosen" if best else "", value=best),
+                Cell(text="chosen" if best else "diverged" if member.mean is None else "", value=best),
                 Cell(text=member.artifact[:12], value=member.artifact),
             ],
         )
