@@ -113,6 +113,19 @@ def damaged_minilm(folder: Path) -> Path:
     return folder
 
 
+def two_layers_of_minilm(folder: Path) -> Path:
+    """A copy of MiniLM with its first two layers of six, without its pooling."""
+    from safetensors.numpy import load, save_file
+
+    config, weights = damaged_minilm(folder) / "config.json", folder / "model.safetensors"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 2}))
+    tensors = load(weights.read_bytes())
+    later = tuple(f".layer.{number}." for number in range(2, 6))
+    kept = {name: tensor for name, tensor in tensors.items() if not any(part in name for part in later)}
+    save_file(kept, weights, metadata={"format": "pt"})
+    return folder
+
+
 def _development_set(folder: Path, settings: DataSettings) -> Path:
     """The development set of STSBenchmark as a suite of one task."""
     folder.mkdir(exist_ok=True)
