@@ -7,10 +7,10 @@ FOLDER holds the data sets `mteb/scifact`, `local/feedbackqa-train`, `local/scif
 `pairs/nl2bash`. One epoch of dpr in batches of 32 on the training questions, scored on the others: of
 FeedbackQA its development set, of SciFact its test set, of NL2Bash its development and test pairs. The
 backbone is MiniLM itself, or with its last two layers initialised anew (`--backbone damaged`), or its first
-two layers alone (`--backbone two-layers`). `mbpp` and `stdlib` are the sets that no training has touched,
-scored before and after the first seed. `readings` trains the three readings of the batch on FeedbackQA, for
-as many epochs each, and prints a table of them. Prints a line of JSON for each model with the minutes of its
-training, then what was gained; with the same `--results` it goes on where it ended.
+two layers with 16 tokens of each text (`--backbone small`). `mbpp` and `stdlib` are the sets that no training
+has touched, scored before and after the first seed. `readings` trains the three readings of the batch on
+FeedbackQA, for as many epochs each, and prints a table of them. Prints a line of JSON for each model with the
+minutes of its training, then what was gained; with the same `--results` it goes on where it ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from embedding_gain import damaged_minilm, right_and_shuffled, two_layers_of_minilm
+from embedding_gain import damaged_minilm, right_and_shuffled, small_minilm
 
 import harness
 from harness import paths
@@ -31,7 +31,7 @@ from harness.data.locate import DataSettings
 from harness.data.training import own_training
 from harness.lineage import read_document
 
-BACKBONES = {"minilm": None, "damaged": damaged_minilm, "two-layers": two_layers_of_minilm}
+BACKBONES = {"minilm": None, "damaged": damaged_minilm, "small": small_minilm}
 """The backbones by name, with what makes each of MiniLM."""
 
 READINGS = ("dpr", "dpr:authors", "dpr:paper")
