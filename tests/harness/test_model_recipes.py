@@ -552,6 +552,7 @@ def test_a_member_that_diverges_is_left_out(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
     asked: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -570,7 +571,8 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    def event(job, event):\n"
         "        if event.kind == 'finished':\n"
-        "            print('made', job.key, flush=True)\n"
+        "            with open(sys.argv[3], 'a') as file:\n"
+        "                print(job.key, file=file)\n"
         "        if job.kind == 'select' and point == 'before':\n"
         "            kill()\n"
         "    copy = jobs.copy_model\n"
@@ -578,28 +580,33 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
         "    harness.run(asked.pop('model'), asked.pop('suite'), listeners=Listeners(event=event), **asked)\n"
     )
 
-    def start(point: str, results: str) -> subprocess.Popen[str]:
-        given = {**asked, **two_values, "select": asked["suite"], "results": tmp_path / results}
-        command = [sys.executable, str(script), json.dumps(given, default=str), point]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    made = tmp_path / "made"
 
-    def ended(process: subprocess.Popen[str], code: int) -> list[str]:
-        said = process.communicate(timeout=300)[0]
-        assert process.returncode == code
-        return [line for line in said.splitlines() if line.startswith("made ")]
+    def start(point: str, results: str) -> subprocess.Popen[bytes]:
+        given = {**asked, **two_values, "select": asked["suite"], "results": tmp_path / results}
+        command = [sys.executable, str(script), json.dumps(given, default=str), point, str(made)]
+        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+
+    def count() -> int:
+        """The models that were made since the last count, each once."""
+        lines = made.read_text().split() if made.exists() else []
+        made.unlink(missing_ok=True)
+        assert len(set(lines)) == len(lines)
+        return len(lines)
 
     def choice(results: str) -> Any:
         (found,) = swept(asked, **two_values, results=tmp_path / results).to_json()["trained"]
         return found["lineage"]["sweep"], Path(found["folder"]).name
 
-    made = [ended(start(point, "killed"), -signal.SIGKILL) for point in ("before", "half")]
-    assert list(map(len, made)) == [2, 0], "members are trained once"
+    assert start("before", "killed").wait() == -signal.SIGKILL
+    assert count() == 2
     assert len(list(Store(tmp_path / "killed").records(purpose="trial"))) == 4
-    assert len(ended(start("", "killed"), 0)) == 1, "the choice"
+    assert start("half", "killed").wait() == -signal.SIGKILL
+    assert start("", "killed").wait() == 0
+    assert count() == 1, "the choice alone"
     two = [start("", "shared") for _ in range(2)]
-    said = [line for process in two for line in ended(process, 0)]
-    assert len(set(said)) == len(said) == 3, "nothing is made by both"
+    assert [process.wait() for process in two] == [0, 0]
+    assert count() == 3, "nothing is made by both"
     assert choice("shared") == choice("killed")
     for results in ("killed", "shared"):
         assert not list((tmp_path / results / "models").glob(".*")), "nothing is left over"
