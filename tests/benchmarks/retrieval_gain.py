@@ -99,8 +99,10 @@ def _trainings(given: argparse.Namespace, rows: str) -> list[tuple[str, str, str
     if given.what == "readings":
         return [(recipe, recipe, rows, {}, given.seeds) for recipe in READINGS]
     settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
+    folder = given.results / given.what
+    folder.mkdir(exist_ok=True)
     right, wrong = right_and_shuffled(
-        own_training(rows, settings), given.results, cache=settings.cache, count=given.rows
+        own_training(rows, settings), folder, cache=settings.cache, count=given.rows
     )
     small = {"batch_size": 32, "chunk": 0}
     return [
