@@ -290,4 +290,4 @@ def _setting(kind: Any, name: str, value: Any, of: str) -> Any:
 def _setting_text(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return "none" if value is None else str(value)
+    return "none" if value in (None, "") else str(value)

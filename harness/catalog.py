@@ -8,11 +8,12 @@ looked up in the file of that name, so that no other file is imported.
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from harness.arguments import with_settings
+from harness.arguments import split_names, with_settings
 from harness.errors import UsageError, unknown
 from harness.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 from harness.registry import Registry
@@ -45,18 +46,36 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
     if entry is None:
         raise SUITES.with_broken(_no_suite(text))
     if argument and not entry.argument:
+        _refuse_tasks(entry, argument)
         raise UsageError(f"The suite {name!r} takes no argument.", hint=f"Type --suite {name}.")
     if not argument and not entry.alone:
         raise UsageError(
             f"The suite {name!r} needs an argument.", hint=f"Type --suite {name}:<{entry.argument}>."
         )
-    return entry.open(argument, options or SuiteOptions())
+    try:
+        return entry.open(argument, options or SuiteOptions())
+    except UsageError:
+        _refuse_tasks(entry, argument)
+        raise
+
+
+def _refuse_tasks(entry: SuiteEntry, argument: str) -> None:
+    """Say how tasks of a suite are chosen, where they are given as the suite's argument."""
+    asked = split_names(argument)
+    if not asked or not entry.alone or entry.offers():
+        return
+    columns = entry.open("", SuiteOptions()).columns
+    if all(any(_is_column(column, name) for column in columns) for name in asked):
+        raise UsageError(
+            f"The suite {entry.name} takes no task behind a colon.",
+            hint=f"Type --suite {entry.name} --tasks {shlex.quote(','.join(asked))}.",
+        )
 
 
 def _no_suite(text: str) -> UsageError:
     offered = [f"{e.name}:{o.name}" for e in suites().values() for o in e.offers() if o.name == text]
     if offered:
-        return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean --suite '{offered[0]}'?")
+        return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean {offered[0]}?")
     return unknown("suite", text, suites(), then="`harness list suites` shows all.")
 
 

@@ -76,6 +76,19 @@ class EncodedTexts:
         self.notes += more.notes
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkerLimits:
+    """What a worker may use.
+
+    Attributes:
+        threads: CPU threads, None for torch's own choice.
+        batch_tokens: Padded tokens that are encoded at once, None for the device's default.
+    """
+
+    threads: int | None = None
+    batch_tokens: int | None = None
+
+
 class JobContext:
     """The resources of one process on one device that its jobs use in turn: the model, known vectors.
 
@@ -83,8 +96,7 @@ class JobContext:
         device: The device in torch's words.
         cache: The cache folder.
         emit: Called with events for the driver, the only one that writes to disk.
-        threads: CPU threads, None for torch's own choice.
-        batch_tokens: Padded tokens that are encoded at once, None for the device's default.
+        limits: The threads and tokens that its jobs may use.
         inputs: The outputs of the jobs that the present job needs, by key; set before each job.
         devices: The devices that the present job may use; set before each job.
     """
@@ -95,14 +107,12 @@ class JobContext:
         device: str,
         cache: Path,
         emit: Callable[[Event], None],
-        threads: int | None = None,
-        batch_tokens: int | None = None,
+        limits: WorkerLimits,
     ) -> None:
         self.device = device
         self.cache = cache
         self.emit = emit
-        self.threads = threads
-        self.batch_tokens = batch_tokens
+        self.limits = limits
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self.devices: tuple[str, ...] = (device,)
         self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
@@ -147,14 +157,14 @@ class JobContext:
         from harness.encoder.loading import load
 
         self.set_threads()
-        return load(artifact, encoding, device=self.device, batch_tokens=self.batch_tokens)
+        return load(artifact, encoding, device=self.device, batch_tokens=self.limits.batch_tokens)
 
     def set_threads(self) -> None:
         """Set torch's number of threads to the requested one."""
-        if self.threads:
+        if self.limits.threads:
             import torch
 
-            torch.set_num_threads(self.threads)
+            torch.set_num_threads(self.limits.threads)
 
     def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
         """The cached vectors of the texts of `task` on side `role`."""

@@ -78,6 +78,15 @@ class Comparable:
         own = tuple(self.identity.get(name) for name in RECIPE_SETTINGS)
         return (*own, start.get("from"), start.get("content"))
 
+    def same_settings(self, other: Comparable) -> bool:
+        """Whether two scores share their settings; with one of a ranking by words, all that both have."""
+        outputs = [(one.identity.get("encoding") or {}).get("output") for one in (self, other)]
+        if outputs.count("ranking") == 1:
+            return all(
+                self.identity.get(name) == other.identity.get(name) for name in ("scoring", "documents")
+            )
+        return self.settings == other.settings
+
     @property
     def quantity(self) -> tuple[Any, ...]:
         """The way from raw metrics to the score; only scores that share it measure the same quantity."""

@@ -51,6 +51,10 @@ class TrainingError(HarnessError):
     """A training has ended without a model; what it did so far is kept."""
 
 
+class DivergenceError(TrainingError):
+    """A training whose loss or weights are no finite numbers."""
+
+
 class StoreError(HarnessError):
     """The results folder or the cache cannot be written."""
 

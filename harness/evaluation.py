@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.arguments import checked, checked_fields
+from harness.context import WorkerLimits
 from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
 from harness.encoder.model_settings import vector_size
@@ -162,15 +163,13 @@ class DiskNeed:
     """The disk that the vectors of a run take at most, in bytes, and what is free where the cache lies.
 
     `texts` are those of the open scores, of all models; texts that tasks share or that are cached count, too.
-    `unknown` are the tasks whose sizes, or whose models' dimensions, are not known, `splits` the retrieval
-    tasks of several splits, whose documents count once for each.
+    `unknown` are the tasks whose sizes, or whose models' dimensions, are not known.
     """
 
     texts: int
     bytes: int
     free: int
     unknown: tuple[str, ...] = ()
-    splits: tuple[str, ...] = ()
 
     @property
     def is_large(self) -> bool:
@@ -181,8 +180,6 @@ class DiskNeed:
     def text(self) -> str:
         """A sentence on the need, with a warning where it does not fit."""
         told = f"vectors of up to {self.texts:,} texts take up to {human_size(self.bytes)} of disk"
-        if self.splits:
-            told += f" (the documents of {shortened(self.splits)} counted once for each split)"
         more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
         if self.bytes <= self.free:
             return f"{told}{more}; {human_size(self.free)} are free"
@@ -210,13 +207,7 @@ class DiskNeed:
             bytes=max(models.values()) if prepared.request.drop_vectors else sum(models.values()),
             free=_free_disk(prepared.cache),
             unknown=tuple(unknown),
-            splits=tuple(dict.fromkeys(_of_several_splits(open_))),
         )
-
-
-def _of_several_splits(cells: Sequence[PlannedScore]) -> list[str]:
-    """The retrieval tasks of several splits, which may share their documents."""
-    return [cell.task.name for cell in cells if cell.task.retrieves and len(cell.task.splits) > 1]
 
 
 KEY_BYTES = 16
@@ -263,8 +254,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
-        threads=places.threads,
-        batch_tokens=request.batch_tokens,
+        limits=WorkerLimits(threads=places.threads, batch_tokens=request.batch_tokens),
         budget=request.budget,
         drop_vectors=request.drop_vectors,
     )
@@ -378,7 +368,7 @@ def _measured(
     job = recipe.probe(runs)
     if job is None:
         return None
-    worker = Subprocess(device=device, cache=cache, listener=lambda _key, _event: None)
+    worker = Subprocess(device=device, cache=cache, listener=lambda _key, _event: None, limits=WorkerLimits())
     try:
         worker.start(job, {}, (device,))
         finished = None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from harness import files
-from harness.context import Event
-from harness.errors import StoreError
+from harness.context import Event, WorkerLimits
+from harness.errors import DivergenceError, StoreError
 from harness.files import Leases
 from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.model_store import ModelStore
@@ -66,8 +66,7 @@ class Driver:
         listeners: Listeners | None = None,
         fail_fast: bool = False,
         again: bool = False,
-        threads: int | None = None,
-        batch_tokens: int | None = None,
+        limits: WorkerLimits | None = None,
         budget: float | None = None,
         drop_vectors: bool = False,
     ) -> None:
@@ -79,7 +78,7 @@ class Driver:
         self._store, self._cache, self._again = store, cache, again
         self._listeners = listeners or Listeners()
         self._fail_fast, self._drop = fail_fast, drop_vectors
-        self._devices, self._threads, self._batch_tokens = devices, threads, batch_tokens
+        self._devices, self._limits = devices, limits or WorkerLimits()
         self._failures: dict[str, Failure] = {}
         self._held: dict[str, tuple[str, ...]] = {}
         self._budget = budget
@@ -128,13 +127,7 @@ class Driver:
         for part in ("vectors", "datasets", "source", "finetuned"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
-        workers = open_workers(
-            self._devices,
-            cache=self._cache,
-            listener=self._hear,
-            threads=self._threads,
-            batch_tokens=self._batch_tokens,
-        )
+        workers = open_workers(self._devices, cache=self._cache, listener=self._hear, limits=self._limits)
         try:
             while self._unsettled() and not self._stopped():
                 late = ends is not None and time.monotonic() >= ends
@@ -251,7 +244,9 @@ class Driver:
             return False
         job = self._jobs[finished.key]
         self._held.pop(job.key, None)
-        if finished.failure is not None:
+        if finished.failure is not None and job.member and finished.failure.kind == DivergenceError.__name__:
+            self._leave_out(job, finished.failure)
+        elif finished.failure is not None:
             self._fail(job, finished.failure)
         else:
             self._keep(job, finished)
@@ -299,6 +294,14 @@ class Driver:
                 self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
         if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
+        self._give_back(job)
+
+    def _leave_out(self, job: Job, failure: Failure) -> None:
+        """Go on without a member of a sweep whose training diverged: it has no scores."""
+        self._listeners.event(job, Event(kind="failed", text=failure.message))
+        members = [key for key in self._dependants(job.key) if self._jobs[key].member]
+        for key in (job.key, *members):
+            self._state[key], self._outputs[key] = "done", {}
         self._give_back(job)
 
     def _makes_model(self, job: Job) -> bool:

@@ -258,10 +258,10 @@ class Score(ScoreJob):
         seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
         spent = {"load": counts.get("load_seconds", 0.0), "encode": made.seconds, "score": seconds}
         return {
-            **provenance.snapshot(device=context.device, threads=context.threads, started=started),
+            **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
-            **({"batch_tokens": context.batch_tokens} if context.batch_tokens else {}),
+            **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
             "gate": facts.get("gate"),
             "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
             "prompts_asked": {

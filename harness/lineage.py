@@ -97,9 +97,9 @@ class MemberPart(DocumentPart):
     artifact: str
     """Its ArtifactKey."""
     scores: Mapping[str, float]
-    """Its main score on each task of the selection."""
-    mean: float
-    """Their mean, by which the choice was made."""
+    """Its main score on each task of the selection; none where its training diverged."""
+    mean: float | None
+    """Their mean, by which the choice was made; None where its training diverged."""
 
 
 class SweepPart(DocumentPart):

@@ -98,6 +98,7 @@ class UnfinishedModel:
         seed: The seed; None where it is not known.
         steps: The steps of the whole training; None where that is not known.
         done: The steps in its log.
+        diverged: Why it diverged, empty if it did not.
     """
 
     folder: Path
@@ -107,6 +108,7 @@ class UnfinishedModel:
     seed: int | None = None
     steps: int | None = None
     done: int = 0
+    diverged: str = ""
 
 
 class ModelStore:
@@ -147,8 +149,23 @@ class ModelStore:
         Raises:
             StoreError: The folder cannot be written.
         """
+        self._set(key, "micro_batch", rows)
+
+    def divergence(self, key: str) -> str:
+        """Why a training diverged, which would do so again; empty for any other."""
+        return str(_begun(self.work(key)).get("diverged", ""))
+
+    def set_divergence(self, key: str, reason: str) -> None:
+        """Keep that a training diverged.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        self._set(key, "diverged", reason)
+
+    def _set(self, key: str, name: str, value: object) -> None:
         work = self.work(key)
-        files.replace(work / _BEGUN, json.dumps({**_begun(work), "micro_batch": rows}, indent=1).encode())
+        files.replace(work / _BEGUN, json.dumps({**_begun(work), name: value}, indent=1).encode())
 
     def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
         """The folder of a whole model and its document; None without one. A damaged one is warned of."""
@@ -316,6 +333,7 @@ def _unfinished(work: Path) -> UnfinishedModel:
         seed=about.get("seed"),
         steps=about.get("steps"),
         done=log[-1]["step"] if log else 0,
+        diverged=str(about.get("diverged", "")),
     )
 
 

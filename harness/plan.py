@@ -39,6 +39,12 @@ class PlannedSweep:
     members: tuple[ConfiguredModel, ...]
     trials: tuple[Mapping[str, PlannedScore], ...]
 
+    @property
+    def open(self) -> tuple[tuple[ConfiguredModel, Mapping[str, PlannedScore]], ...]:
+        """The members that have not diverged, each with the scores by which it may be chosen."""
+        pairs = zip(self.members, self.trials, strict=True)
+        return tuple((one, found) for one, found in pairs if one.training and not one.training.diverged)
+
     def value_text(self, member: ConfiguredModel) -> str:
         """The setting with a member's value."""
         return f"{self.part.setting}={self.part.values[self.members.index(member)]}"
@@ -52,7 +58,8 @@ class PlannedSweep:
 class PlannedTraining:
     """The training that makes a model: its plan, where it starts from, its job, and whether it is done.
 
-    With a `sweep` the job chooses one of the sweep's members.
+    With a `sweep` the job chooses one of the sweep's members. `diverged` is why an earlier try diverged,
+    empty if none did.
     """
 
     model: PlannedModel
@@ -60,6 +67,7 @@ class PlannedTraining:
     job: Job
     done: bool
     sweep: PlannedSweep | None = None
+    diverged: str = ""
 
     def jobs(self, trials: Mapping[str, PlannedScore], *, gate: bool) -> tuple[Job, ...]:
         """The jobs that make the model, the last one makes it; none where it is there.
@@ -364,7 +372,7 @@ def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
     """The scores by which the models of sweeps are still to be chosen, each once."""
     trainings = [one.training for one in subjects if one.training and not one.training.done]
     sweeps = [training.sweep for training in trainings if training.sweep]
-    every = [trial for sweep in sweeps for found in sweep.trials for trial in found.values()]
+    every = [trial for sweep in sweeps for _, found in sweep.open for trial in found.values()]
     return [*{trial.key: trial for trial in every}.values()]
 
 
@@ -384,11 +392,11 @@ def _sweep_jobs(
 
     Where every trial has its record, the choice is known, and only the chosen member is trained again.
     """
-    scores = [[trials[trial.key] for trial in found.values()] for found in sweep.trials]
+    scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
     records = [[trial.record for trial in found if trial.record] for found in scores]
     best = best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
     jobs: dict[str, Job] = {}
-    for number, (member, found) in enumerate(zip(sweep.members, scores, strict=True)):
+    for number, ((member, _), found) in enumerate(zip(sweep.open, scores, strict=True)):
         assert member.training is not None
         name, value = sweep.label(member), sweep.value_text(member)
         before = member.training.jobs(trials, gate=gate)

@@ -388,11 +388,12 @@ def _state_text(training: PlannedTraining, folder: Path) -> str:
     if training.sweep is None:
         return f"is trained first, {_steps_text([training])}"
     members = [member.training for member in training.sweep.members if member.training is not None]
-    open_ = [member for member in members if not member.done]
+    done, diverged = sum(one.done for one in members), sum(bool(one.diverged) for one in members)
+    open_ = [one for one in members if not (one.done or one.diverged)]
     left = f", by {_steps_text(open_)} each" if open_ else ""
     return (
         f"is chosen first by the mean of {', '.join(training.sweep.part.tasks)}; "
-        f"{len(members) - len(open_)} of {len(members)} models are trained{left}"
+        f"{done} of {len(members)} models are trained{left}{f', {diverged} diverged' if diverged else ''}"
     )
 
 

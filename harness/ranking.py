@@ -274,7 +274,7 @@ class Rank(ScoreJob):
     def _provenance(
         context: JobContext, ranker: BM25Ranker, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
-        ran = provenance.snapshot(device="cpu", threads=context.threads, started=started)
+        ran = provenance.snapshot(device="cpu", threads=context.limits.threads, started=started)
         own = {name: provenance.version(name) for name in ("bm25s", "PyStemmer")}
         rest = (datetime.now(tz=UTC) - started).total_seconds() - sum(ranker.seconds.values())
         return {

@@ -107,20 +107,28 @@ def changes_of(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def sweep_of(text: str | None) -> dict[str, tuple[str, ...]]:
-    """The setting and the values of SETTING=VALUE,VALUE; empty for None.
+def sweep_of(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The settings and the values of SETTING=VALUE,VALUE, each given once.
 
     Raises:
-        UsageError: There is no "=".
+        UsageError: One has no "=" or an empty value, or a setting is given twice.
     """
-    if text is None:
-        return {}
-    name, equals, values = text.partition("=")
-    if not equals:
-        raise UsageError(
-            f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
-        )
-    return {name.strip(): split_names(values)}
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
+            )
+        if not all(value.strip() for value in values.split(",")):
+            raise UsageError(
+                f"--sweep {text!r} has an empty value.",
+                hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5.",
+            )
+        if name.strip() in found:
+            raise UsageError(f"--sweep {name.strip()} is given twice.", hint="Name all values in one.")
+        found[name.strip()] = split_names(values)
+    return found
 
 
 def _by_kind(names: Sequence[str]) -> dict[str, str]:
@@ -334,10 +342,10 @@ def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: An
     given = {**changes, setting: value}
     try:
         settings = with_settings(catalog.recipe_entry(recipe).settings[_variant(recipe)], given, of=recipe)
+        opened: Any = catalog.open_recipe(recipe, given)
     except UsageError as error:
-        hint = (error.hint or "").replace(f"--set {setting}=VALUE", f"--sweep {setting}=VALUE,VALUE")
+        hint = (error.hint or "").replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
         raise UsageError(error.message, hint=hint) from error
-    opened: Any = catalog.open_recipe(recipe, given)
     return getattr(settings, setting), opened
 
 

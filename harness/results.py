@@ -119,7 +119,8 @@ class EncodingCondition:
     @property
     def rank(self) -> tuple[Any, ...]:
         """The sort key: full precision first, then by the text."""
-        return (0, self.encoding.get("dtype", "float32") != "float32", self.text)
+        dtypes = {self.encoding.get(name, "float32") for name in ("dtype", "vectors")}
+        return (0, dtypes != {"float32"}, self.text)
 
     def fits(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
@@ -447,24 +448,31 @@ def _is(about: ModelPart, wanted: str, revision: str) -> bool:
 
 def _several(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
     seeds = {one.records[0].model.artifact: one.lineage for one in found}
-    listed = ", ".join(key[:12] + (f" (seed {made.seed})" if made else "") for key, made in seeds.items())
+    listed = ", ".join(
+        key[:12] + (f" ({made.text}, seed {made.seed})" if made else "") for key, made in seeds.items()
+    )
     return UsageError(
         f"{model!r} names {len(found)} models: {listed}.", hint="Type one of these keys instead."
     )
 
 
-def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> UsageError:
+class NotMeasuredError(UsageError):
+    """Nothing is recorded of a model."""
+
+
+def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> NotMeasuredError:
     names = {r.model.name for r in everything}
     if is_bm25(named):
-        return UsageError(
+        return NotMeasuredError(
             f"Nothing is recorded of {named}.",
             hint=f"Type: harness run --model {named} --suite SUITE, with a retrieval suite.",
         )
     if revision and named in names:
         there = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
         message = f"Nothing is recorded of {named} at revision {revision}."
-        return UsageError(message, hint=f"There is: {', '.join(sorted(there)) or 'no revision'}.")
-    return unknown("measured model", named, names, then="`harness list records` shows what is there.")
+        return NotMeasuredError(message, hint=f"There is: {', '.join(sorted(there)) or 'no revision'}.")
+    found = unknown("measured model", named, names, then="`harness list records` shows what is there.")
+    return NotMeasuredError(found.message, hint=found.hint)
 
 
 def _artifacts_of_folder(model: str) -> list[str]:

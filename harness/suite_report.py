@@ -172,7 +172,8 @@ def _sweep_lines(sweep: SweepPart) -> list[str]:
     """The lines on a sweep: what chose, and the mean score of each value."""
     about = f"{sweep.setting} chosen among {len(sweep.values)} values by {shortened([*sweep.tasks])}"
     curve = [
-        f"{one.value}: {score_text(one.mean)}{' (chosen)' if one.value == sweep.chosen else ''}"
+        f"{one.value}: {'diverged' if one.mean is None else score_text(one.mean)}"
+        f"{' (chosen)' if one.value == sweep.chosen else ''}"
         for one in sweep.curve
     ]
     over = f"mean over {len(sweep.tasks)} tasks" if len(sweep.tasks) > 1 else next(iter(sweep.tasks))
@@ -222,7 +223,8 @@ def untouched_json(
 def left_out_lines(suite: Suite) -> list[str]:
     """The line on the columns of a suite that narrowing has left nothing of."""
     names = [name for name in suite.left_out if not suite.requested or name in suite.requested]
-    return [f"nothing of what was asked for in {len(names)} columns: {shortened(names)}"] if names else []
+    s = "s" * (len(names) != 1)
+    return [f"nothing of what was asked for in {len(names)} column{s}: {shortened(names)}"] if names else []
 
 
 def shown_only_lines(apart: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from harness import provenance
 from harness.context import Event, JobContext
 from harness.encoder.content import content_key
 from harness.encoder.model_settings import Description, describe, resolve_encoding
-from harness.errors import StoreError, TrainingError
+from harness.errors import DivergenceError, StoreError, TrainingError
 from harness.jobs import with_weights
 from harness.lineage import Lineage, MemberPart, ModelDocument
 from harness.model_store import ModelStore, copy_model
@@ -49,17 +49,26 @@ class Train:
         """Train in a process group of its own, going on from what an earlier training left.
 
         Raises:
+            DivergenceError: The training diverged, now or earlier.
             TrainingError: The training failed; the message says why and where its log lies.
         """
         store = ModelStore(self.results)
         if store.find(self.artifact.key, context.cache) is not None:
             return {}  # another process has trained it meanwhile
+        if reason := store.divergence(self.artifact.key):
+            forget = f"harness models remove {self.artifact.key[:12]}"
+            raise DivergenceError(reason, hint=f"To train it again: {forget}, then the same command.")
         context.forget()
         context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
         store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
         started = datetime.now(tz=UTC)
         spec = replace(self.spec, backbone=with_weights(self.spec.backbone), devices=context.devices)
-        outcome, micro_batch = _train(replace(spec, micro_batch=store.micro_batch(spec.key)), context, store)
+        spec = replace(spec, micro_batch=store.micro_batch(spec.key))
+        try:
+            outcome, micro_batch = _train(spec, context, store)
+        except DivergenceError as error:
+            store.set_divergence(spec.key, error.message)
+            raise
         self._require_as_planned()
         log = read_log(spec.log.path)
         facts = {
@@ -153,7 +162,8 @@ def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | St
     if error["name"] == "StoreError":
         return StoreError(error["text"], hint=error["hint"])
     if error["own"]:
-        return TrainingError(error["text"], hint=error["hint"] or kept)
+        kind = DivergenceError if error["name"] == DivergenceError.__name__ else TrainingError
+        return kind(error["text"], hint=error["hint"] or kept)
     return TrainingError(f"The training failed: {error['name']}: {error['text']}", hint=kept)
 
 
@@ -178,8 +188,10 @@ class Choose:
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Copy the member with the highest mean score, the first of equals; the members' vectors go.
 
+        A member whose training diverged has no score and is not chosen.
+
         Raises:
-            TrainingError: A score is missing, or is of other weights than its model has now.
+            TrainingError: A score is missing, or is of other weights than its model has now; or all diverged.
         """
         from harness.vectors import drop_vectors
 
@@ -190,6 +202,11 @@ class Choose:
         members = [with_weights(replace(member, weights="")) for member in self.members]
         records = [self._records(*pair) for pair in zip(members, self.trials, strict=True)]
         best = best_member(records)
+        if best is None:
+            raise TrainingError(
+                f"All {len(members)} trainings of {self.artifact.name} diverged, so that none can be chosen.",
+                hint="Sweep other values.",
+            )
         there = store.find(members[best].key, context.cache)
         if there is None:
             raise TrainingError(f"{members[best].name} ({members[best].key[:12]}) is gone.", hint=_AGAIN)
@@ -216,8 +233,10 @@ class Choose:
         return {}
 
     def _records(self, member: Artifact, trials: Mapping[str, tuple[str, str]]) -> list[Record]:
-        """The records of a member's scores, which must be of the weights that it has now."""
-        store = Store(self.results)
+        """The records of a member's scores, of the weights that it has now; none where it diverged."""
+        store, models = Store(self.results), ModelStore(self.results)
+        if not member.weights and models.divergence(member.key):
+            return []
         records = []
         for task, key in trials.values():
             record = store.get(member.slug, task, key, purpose="trial")
@@ -234,8 +253,8 @@ class Choose:
             MemberPart(
                 value=value,
                 artifact=member.key,
-                scores=dict(zip(sweep.tasks, map(_main_score, found), strict=True)),
-                mean=_mean(found),
+                scores=dict(zip(sweep.tasks, map(_main_score, found), strict=True)) if found else {},
+                mean=_mean(found) if found else None,
             )
             for value, member, found in zip(sweep.values, self.members, records, strict=True)
         )
@@ -246,10 +265,14 @@ class Choose:
 _AGAIN = "Run the same command again: what is missing is made anew."
 
 
-def best_member(records: Sequence[Sequence[Record]]) -> int:
-    """The place of the member of a sweep with the highest mean of main scores, the first of equals."""
-    means = [mean if math.isfinite(mean := _mean(found)) else -math.inf for found in records]
-    return means.index(max(means))
+def best_member(records: Sequence[Sequence[Record]]) -> int | None:
+    """The place of the member of a sweep with the highest mean of main scores, the first of equals.
+
+    None where no member has scores.
+    """
+    means = {place: _mean(found) for place, found in enumerate(records) if found}
+    finite = {place: mean if math.isfinite(mean) else -math.inf for place, mean in means.items()}
+    return max(finite, key=finite.__getitem__, default=None)
 
 
 def _mean(records: Sequence[Record]) -> float:

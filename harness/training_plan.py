@@ -229,6 +229,7 @@ def _planned(
             backbone=one,
             job=_job(artifact, model, spec, request.results),
             done=done,
+            diverged="" if done else ModelStore(request.results).divergence(key),
         ),
     )
 

@@ -87,6 +87,9 @@ def export_trec(
         )
     chosen = _chosen(measured, settings)
     again = {name: _again(record, model, opened, results) for name, record in chosen.records.items()}
+    kept = [name for name, record in chosen.records.items() if record.run]
+    if 0 < len(kept) < len(again):
+        again = {name: f"{text}\nWithout it: --tasks {','.join(kept)}" for name, text in again.items()}
     for name, record in chosen.records.items():
         _check_ids(record, *_tables(record, again[name], results))
     written = [

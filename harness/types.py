@@ -300,6 +300,10 @@ class TableSource(Protocol):
         """The tables that `task` reads; none where its own code decides."""
         ...
 
+    def size(self, task: Task) -> Size:
+        """The size of the texts to encode in the splits and subsets of `task`; empty where it is unknown."""
+        ...
+
 
 @runtime_checkable
 class FileSource(Protocol):
@@ -363,17 +367,14 @@ class Task:
 
 def _union(one: Task, other: Task) -> Task:
     """A task with the splits and subsets of both, which are the same task of different columns."""
-    sizes = (one.size, other.size)
-    known = all(size.texts is not None and size.characters is not None for size in sizes)
-    return replace(
+    whole = replace(
         one,
         splits=tuple(dict.fromkeys((*one.splits, *other.splits))),
         subsets=tuple(dict.fromkeys((*one.subsets, *other.subsets))),
-        size=Size(
-            texts=sum(size.texts or 0 for size in sizes) if known else None,
-            characters=sum(size.characters or 0 for size in sizes) if known else None,
-        ),
+        size=Size(),
     )
+    source = whole.source
+    return replace(whole, size=source.size(whole)) if isinstance(source, TableSource) else whole
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Protocol
 
-from harness.context import Event, JobContext
+from harness.context import Event, JobContext, WorkerLimits
 from harness.errors import HarnessError, UsageError
 from harness.jobs import Job
 from harness.training import PATIENCE
@@ -123,16 +123,13 @@ class _InProcess:
         device: str,
         cache: Path,
         listener: Listener,
-        threads: int | None = None,
-        batch_tokens: int | None = None,
+        limits: WorkerLimits,
     ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
         self._finished: Finished | None = None
-        self._context = JobContext(
-            device=device, cache=cache, emit=self._tell, threads=threads, batch_tokens=batch_tokens
-        )
+        self._context = JobContext(device=device, cache=cache, emit=self._tell, limits=limits)
 
     @property
     def free(self) -> bool:
@@ -166,13 +163,12 @@ class Subprocess:
         device: str,
         cache: Path,
         listener: Listener,
-        threads: int | None = None,
-        batch_tokens: int | None = None,
+        limits: WorkerLimits,
     ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
-        self._settings = (device, str(cache), threads, batch_tokens)
+        self._settings = (device, cache, limits)
         self._patience = 5.0
         self._spawn()
 
@@ -272,27 +268,21 @@ def open_workers(
     *,
     cache: Path,
     listener: Listener,
-    threads: int | None = None,
-    batch_tokens: int | None = None,
+    limits: WorkerLimits,
 ) -> list[Worker]:
     """A worker for each device; a single device has its worker in this process."""
     kind = _InProcess if len(devices) == 1 else Subprocess
-    return [
-        kind(device=d, cache=cache, listener=listener, threads=threads, batch_tokens=batch_tokens)
-        for d in devices
-    ]
+    return [kind(device=d, cache=cache, listener=listener, limits=limits) for d in devices]
 
 
-def _serve(device: str, cache: str, threads: int | None, batch_tokens: int | None, line: Connection) -> None:
+def _serve(device: str, cache: Path, limits: WorkerLimits, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit()
     )  # so that what it shares with the driver is cleaned up
     for library in LIBRARIES:
         importlib.import_module(library)
-    context = JobContext(
-        device=device, cache=Path(cache), emit=line.send, threads=threads, batch_tokens=batch_tokens
-    )
+    context = JobContext(device=device, cache=cache, emit=line.send, limits=limits)
     while True:
         try:
             message = line.recv()

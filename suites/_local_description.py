@@ -28,7 +28,12 @@ _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 def _read(folder: Path) -> tuple[LocalTask, ...]:
     if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder.", hint=GUIDE)
+        before, _, split = str(folder).rpartition(":")
+        named = before and Path(before).is_dir()
+        raise UsageError(
+            f"{folder} is not a folder.",
+            hint=f"Type --suite local:{before} --splits {split}." if named else GUIDE,
+        )
     tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
     names = [task.name for task in tasks]
     for name in names:

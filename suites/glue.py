@@ -18,6 +18,7 @@ from harness.types import (
     DataTable,
     LabelledData,
     LabelledSplit,
+    Size,
     Suite,
     SuiteEntry,
     SuiteOptions,
@@ -176,6 +177,10 @@ class GlueSource:
         texts = tuple((name,) for name in known.columns)
         splits = (TRAIN, *task.splits[:1])
         return (DataTable(config=(known.subset,), splits=splits, texts=texts, values=(("label",),)),)
+
+    def size(self, task: Task) -> Size:
+        """The size of the task (see harness.types.TableSource)."""
+        return task.size
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task (see harness.types.LabelSource)."""

@@ -97,7 +97,6 @@ class EmbeddingRecipe:
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
             DataError: The data has too few rows.
         """
-        self.settings.check()
         self._check_backbone(backbone)
         settings = self._fitted(backbone)
         found = describe(backbone.folder, own_code=backbone.trust_remote_code)
@@ -123,10 +122,23 @@ class EmbeddingRecipe:
 
         train(spec, self._fitted(spec.backbone), self.loss, caches=self.caches)
 
-    def _chosen(self) -> tuple[Selection, ...]:
+    def check(self) -> None:
+        """Refuse settings that no training can have, whatever its data.
+
+        Raises:
+            UsageError: A value is out of its range, or there is no such selection.
+        """
+        self.settings.check()
         name = self.settings.selection
+        if name and not self.selections:
+            raise UsageError(
+                f"{self.name} has no data to choose checkpoints by.", hint="Leave out --set selection=…"
+            )
         if name and name not in self.selections:
             raise unknown("selection", name, self.selections, then="Choose one of these, or none.")
+
+    def _chosen(self) -> tuple[Selection, ...]:
+        name = self.settings.selection
         return (self.selections[name],) if name else ()
 
     def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
@@ -254,4 +266,13 @@ def _opened(
     settings: EmbeddingSettings,
 ) -> EmbeddingRecipe:
     name = f"{recipe.name}:{variant}" if variant else recipe.name
-    return replace(recipe, name=name, variant=variant, settings=settings, defaults=defaults[variant])
+    chosen = "" if settings.selection.lower() == "none" else settings.selection
+    made = replace(
+        recipe,
+        name=name,
+        variant=variant,
+        settings=replace(settings, selection=chosen),
+        defaults=defaults[variant],
+    )
+    made.check()
+    return made

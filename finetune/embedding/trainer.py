@@ -31,7 +31,7 @@ from harness.data.training import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.model_settings import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.errors import HarnessError, StoreError
+from harness.errors import DivergenceError, HarnessError, StoreError
 from harness.files import write_error
 from harness.training import STOP, TrainingLog, TrainingSpec
 
@@ -55,7 +55,8 @@ def train(
         library: Whether transformers' own class of the backbone is trained in place of our network.
 
     Raises:
-        HarnessError: A loss is not finite, memory runs out, or the devices do not divide a batch.
+        DivergenceError: A loss, or a weight in the end, is not a finite number.
+        HarnessError: Memory runs out, or the devices do not divide a batch.
         StoreError: A checkpoint or the model cannot be written.
     """
     if spec.output.is_dir():
@@ -146,6 +147,8 @@ class _Trainer(SentenceTransformerTrainer):
         self.spec.log.stage("writing the model")
         if self.best.step:
             load_model(self.model, self._best_file(self.best.step), device=str(self.model.device))
+        if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
+            raise DivergenceError("A weight is not a finite number after the last step.", hint=_LOWER)
         staging = self.spec.output.with_name(self.spec.output.name + ".new")
         shutil.rmtree(staging, ignore_errors=True)
         self.model.max_seq_length = self.length
@@ -183,10 +186,9 @@ class _Trainer(SentenceTransformerTrainer):
             return
         step = self.state.global_step
         if not math.isfinite(logs["loss"]):
-            raise HarnessError(
+            raise DivergenceError(
                 f"The loss of step {step} of {self.order.steps} is not a finite number.",
-                hint="Lower the learning rate, or take another precision: "
-                "--set learning_rate=… --set precision=bfloat16",
+                hint=_LOWER,
             )
         now = time.perf_counter()
         line = {
@@ -316,6 +318,8 @@ class _Trainer(SentenceTransformerTrainer):
         path = Path(checkpoint, f"random-{self.spec.rank}.pt")
         _set_random_state(torch.load(path, map_location="cpu", weights_only=True))
 
+
+_LOWER = "Lower the learning rate, or take another precision: --set learning_rate=… --set precision=bfloat16"
 
 FLUSH = 0.5
 """Seconds after which the lines of finished steps are written."""

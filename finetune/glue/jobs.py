@@ -316,7 +316,7 @@ class Finetune:
             scores=_scores_of(self.task, metrics),
             training=_training_of(trial, progress, labelled),
             provenance={
-                **provenance.snapshot(device=context.device, threads=context.threads, started=started),
+                **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
                 "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
                 "seconds": {"train": round(seconds, 3)},
                 "start_weights": started_from,
@@ -522,7 +522,7 @@ class ScoreFromRuns:
                 "with_diverged": with_lost,
             },
             provenance={
-                **provenance.snapshot(device=context.device, threads=context.threads, started=started),
+                **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
                 "notes": self._notes(counted),
                 "seconds": {"train": round(self._seconds(context, counted), 3)},
             },

@@ -65,8 +65,9 @@ def command(
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
     Scores on the same data and under the same settings are held against each other; then what is
-    left over, if that is one score of each model. Retrieval tasks are tested over their queries. A task of
-    several splits is a row for each.
+    left over, if that is one score of each model. BM25, which shares no settings with a model of
+    vectors, is held against each of its scores. Retrieval tasks are tested over their queries. A task
+    of several splits is a row for each.
     """
     sides = [MeasuredSuite.of(model, results) for model in (first, second)]
     pairing = _pair_sides(sides, tasks, across_data=across_data)
@@ -189,7 +190,8 @@ def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -
     if one is None or other is None:
         return {"test": None, "untested": "a record is gone"}
     if one.units is None or other.units is None:
-        return {"test": None, "untested": one.problem or other.problem}
+        gone = one if one.units is None else other
+        return {"test": None, "untested": f"{gone.model['name']}: {gone.problem}"}
     first, second = (units.part(cells) if cells else units for units in (one.units, other.units))
     if first is None or second is None or not first.same_examples(second):
         return {"test": None, "untested": "the two were measured on different queries"}
@@ -348,15 +350,16 @@ def _pair_records(
 ) -> _Pairing:
     """The pairs of records with the same task, splits, subsets, data and settings.
 
-    If then one record of each model is left over on the same data, the two are a pair as well: each model
-    under settings of its own. Several left over are no pairs, as it is open which belong together. With
-    `across_data` the data need not be the same.
+    Only the text of documents need be the same where one side is a ranking by words. If then one record of
+    each model is left over on the same data, the two are a pair as well: each model under settings of its
+    own. Several left over are no pairs, as it is open which belong together. With `across_data` the data
+    need not be the same.
     """
     pairs: list[tuple[Record, Record]] = []
     for group in dict.fromkeys(_group(r, across_data) for r in first):
         mine = [r for r in first if _group(r, across_data) == group]
         theirs = [r for r in second if _group(r, across_data) == group]
-        alike = [(x, y) for x in mine for y in theirs if _comparable(x).settings == _comparable(y).settings]
+        alike = [(x, y) for x in mine for y in theirs if _comparable(x).same_settings(_comparable(y))]
         rest = [r for r in mine if r not in [x for x, _ in alike]]
         others = [r for r in theirs if r not in [y for _, y in alike]]
         pairs += alike

@@ -237,17 +237,30 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
 
 
 def _holds_own_data(folder: Path) -> bool:
-    return (folder / "harness.toml").is_file() or (folder / "corpus.jsonl").is_file()
+    return any(
+        (folder / name).exists() for name in ("harness.toml", "corpus.jsonl", "queries.jsonl", "qrels")
+    )
 
 
 def _findings_in(root: Path | None, settings: DataSettings) -> list[Finding]:
     """The findings on every task that reads a data set in the root, each with the subsets that are there."""
     there = {need.path for need in _wanted((), (), "", "", root)}
+    if not there:
+        raise UsageError(
+            f"{root} holds no data set, and no data of your own.",
+            hint="A data set lies in DIR/ORG/NAME (docs/data-root.md); of your own are a harness.toml, or "
+            "corpus.jsonl, queries.jsonl and qrels/ (docs/local-data.md).",
+        )
     names = [f"{s.name}:{o.name}" for s in catalog_suites().values() for o in s.offers() if o.kind == "task"]
     names += [suite.name for suite in catalog_suites().values() if suite.alone and not suite.argument]
     options = SuiteOptions(cache=settings.cache)
     opened = (task for name in names for task in open_suites([name], options)[0].tasks)
     tasks = {task.name: task for task in opened if task.data.path in there}
+    if not tasks:
+        raise UsageError(
+            f"No task of a suite reads what lies in {root}: {shortened(sorted(there))}.",
+            hint="DIR is the folder above ORG/NAME; `harness data list --suite SUITE` names data sets.",
+        )
     return [_with_present_subsets(task, settings) for task in tasks.values()]
 
 

@@ -22,7 +22,7 @@ from harness.encoder.model_files import OWN, all_modules, backbone_folder, read_
 from harness.errors import UsageError, shortened, unknown
 from harness.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.progress import console, duration_text
-from harness.suite_report import print_table
+from harness.suite_report import lineage_lines, print_table
 from harness.training import LOG, read_log
 
 _Model = StoredModel | UnfinishedModel
@@ -158,7 +158,8 @@ def _seed(model: _Model) -> int | None:
 
 def _state(model: _Model) -> str:
     if isinstance(model, UnfinishedModel):
-        return f"unfinished, step {model.done}" + (f" of {model.steps}" if model.steps else "")
+        state = "diverged" if model.diverged else "unfinished"
+        return f"{state}, step {model.done}" + (f" of {model.steps}" if model.steps else "")
     return "damaged" if model.problem else "whole"
 
 
@@ -215,7 +216,8 @@ def _facts(model: _Model) -> list[str]:
         "training": _training_text(model.document.training),
     }
     assumed = [f"  assumed: {sentence}" for sentence in lineage.assumed]
-    return [*lines, *(f"  {name}: {text}" for name, text in facts.items() if text), *assumed]
+    swept = [f"  {line}" for line in lineage_lines(lineage)] if lineage.sweep else []
+    return [*lines, *(f"  {name}: {text}" for name, text in facts.items() if text), *swept, *assumed]
 
 
 def _training_text(facts: Mapping[str, Any]) -> str:
@@ -248,11 +250,18 @@ def _curve(log: Sequence[dict[str, Any]]) -> list[str]:
     if not losses:
         return []
     (first, begin), (last, end) = losses[0], losses[-1]
-    lines = [f"  {_pairs(line)}" for line in log[-_SHOWN:]]
+    lines = [f"  {_pairs(line)}" for line in map(_rounded, log[-_SHOWN:])]
     return [
         f"Loss: {begin:.4f} at step {first}, {end:.4f} at step {last}. The last lines of its log:",
         *lines,
     ]
+
+
+def _rounded(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of a log as it is shown; `--json` has every digit."""
+    texts = {name: f"{value:.4g}" for name, value in line.items() if isinstance(value, float)}
+    memory = line.get("memory")
+    return {**line, **texts, **({"memory": human_size(memory)} if memory is not None else {})}
 
 
 def _log(model: _Model) -> Path:

@@ -255,7 +255,7 @@ seeds = click.option(
 
 sweep = click.option(
     "--sweep",
-    default=None,
+    multiple=True,
     metavar="SETTING=VALUES",
     help="Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; the "
     "best by --select is the model.",

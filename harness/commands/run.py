@@ -13,7 +13,7 @@ import click
 from harness import evaluation, progress, provenance
 from harness.commands import options
 from harness.commands.train import TrainingCost, print_trainings, training_costs
-from harness.context import JobContext
+from harness.context import JobContext, WorkerLimits
 from harness.encoder.model_files import weight_files
 from harness.identity import digest
 from harness.plan import PlannedScore
@@ -54,7 +54,7 @@ def command(
     project: str | None,
     seeds: int,
     checkpoint_minutes: float,
-    sweep: str | None,
+    sweep: tuple[str, ...],
     select: tuple[str, ...],
     force: bool,
     fail_fast: bool,
@@ -304,7 +304,7 @@ def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
         device=check_devices(prepared.devices)[0],
         cache=prepared.cache,
         emit=lambda _event: None,
-        threads=request.threads,
+        limits=WorkerLimits(threads=request.threads),
     )
     found = prepared.recipe.estimate(jobs, context)
     return {

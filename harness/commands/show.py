@@ -16,13 +16,16 @@ from harness.arguments import split_names
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.lineage import Lineage
+from harness.model_store import ModelStore
 from harness.progress import console, most_common
 from harness.record import Record
 from harness.results import (
     MeasuredSuite,
+    NotMeasuredError,
     RecipeCondition,
     all_stores,
     condition_json,
+    condition_of,
     notes_of,
     record_text,
     suite_views,
@@ -104,7 +107,7 @@ def command(
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
     if metrics and not suites:
         raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
-    seeds = MeasuredSuite.of_seeds(model, results)
+    seeds = _measured(model, results)
     if metrics and len(seeds) > 1:
         raise UsageError("--metric is for one model, not for several seeds.", hint="Name one by its key.")
     measured = seeds[0]
@@ -135,6 +138,19 @@ def command(
     return 0
 
 
+def _measured(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
+    try:
+        return MeasuredSuite.of_seeds(model, results)
+    except NotMeasuredError:
+        for one in ModelStore(paths.results_folder(results)).finished():
+            if model == one.name or (len(model) >= 6 and one.key.startswith(model)):
+                raise UsageError(
+                    f"{one.name} ({one.key[:12]}) is trained, and no score of it is recorded but for trials.",
+                    hint=f"Type: harness run --model {one.folder} --suite SUITE",
+                ) from None
+        raise
+
+
 def _print_former(measured: MeasuredSuite) -> None:
     """Say that a model was trained again and has other weights now, if there are records of the former."""
     former = dict.fromkeys(record.task.name for record in measured.former)
@@ -162,7 +178,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
         ]
         click.echo(json.dumps({"schema": 1, "model": _model_json(measured), "records": rows}, indent=1))
         return
-    common = most_common([record_text(r) for r in records])
+    common = most_common([record_text(r) for r in sorted(records, key=lambda r: condition_of(r).rank)])
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
     title = f"{about.name} ({about.artifact[:12]}{size}), scores × 100\n{common}"
     table = Table(title=title)

@@ -36,7 +36,7 @@ def command(
     models: tuple[str, ...],
     seeds: int,
     checkpoint_minutes: float,
-    sweep: str | None,
+    sweep: tuple[str, ...],
     select: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
@@ -107,7 +107,8 @@ class TrainingCost:
         model, key, folder: The model's name, its ArtifactKey, and the folder where it will lie.
         recipe, seed: What it is made with.
         parent: The model that it starts from.
-        state: "there", "to do", "to go on" with a training that was interrupted, or "to choose" in a sweep.
+        state: "there", "to do", "to go on" with a training that was interrupted, "diverged", or "to
+            choose" in a sweep.
         steps, texts: Optimizer steps, and texts that are encoded.
         done: The steps that an interrupted training has in its checkpoint or log.
         seconds: By trainings of the same model on this machine.
@@ -138,6 +139,7 @@ class TrainingCost:
         work = one.training.job.work
         begun = {found.key: found.done for found in store.unfinished()}
         state = "there" if one.training.done else "to go on" if one.artifact.key in begun else "to do"
+        state = "diverged" if one.training.diverged else state
         return TrainingCost(
             model=prepared.label(one),
             key=one.artifact.key,
@@ -149,7 +151,7 @@ class TrainingCost:
             steps=plan.steps,
             texts=plan.texts,
             done=begun.get(one.artifact.key, 0),
-            seconds=0.0 if one.training.done else _seconds(one, store),
+            seconds=0.0 if state in ("there", "diverged") else _seconds(one, store),
             data=tuple(map(_data_text, _data(work))),
             notes=(*plan.notes, *(f"assumed: {sentence}" for sentence in one.lineage.assumed)),
         )

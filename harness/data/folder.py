@@ -38,15 +38,18 @@ class Manifest:
         repo: The data set's name on the hub, `org/name`.
         revision: The pinned revision of the files.
         files: Every visible file by its path inside the folder, with `/` between the parts.
+        patterns: The patterns by which the files were chosen; none for the whole data set.
     """
 
     repo: str
     revision: str
     files: Mapping[str, FileEntry]
+    patterns: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The manifest as indented JSON with a final newline."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+        fields = {name: value for name, value in asdict(self).items() if name != "patterns" or value}
+        return json.dumps({"schema": SCHEMA, **fields}, indent=1, ensure_ascii=False) + "\n"
 
     @staticmethod
     def read(folder: Path) -> Manifest | None:
@@ -84,7 +87,8 @@ def _manifest(raw: Any) -> Manifest:
     if raw.get("schema", SCHEMA) != SCHEMA or not all(isinstance(raw[n], str) for n in ("repo", "revision")):
         raise ValueError("no manifest of this version")
     files = {name: _entry(**facts) for name, facts in raw["files"].items()}
-    return Manifest(repo=raw["repo"], revision=raw["revision"], files=files)
+    patterns = tuple(map(str, raw.get("patterns", ())))
+    return Manifest(repo=raw["repo"], revision=raw["revision"], files=files, patterns=patterns)
 
 
 def _entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
@@ -121,12 +125,18 @@ def _raise(error: OSError) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """A data set at a pinned revision; `tasks` and `subsets` are its users' names in order of occurrence."""
+    """A data set at a pinned revision; `tasks` and `subsets` are its users' names in order of occurrence.
+
+    `configs` has for each table that is read the names that its configuration may have, and `files` has files
+    that are read by themselves; without both the whole data set is needed.
+    """
 
     path: str
     revision: str
     tasks: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
+    configs: tuple[tuple[str, ...], ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def data(self) -> Data:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,10 @@ from harness.types import Data
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
 _HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
+README = "README.md"
+_ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
+"""What a pattern of files has that is not read here and by the hub in the same way."""
+
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
 
@@ -51,12 +56,36 @@ def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
-    """The subsets without a configuration in the README, if another one of them has one."""
-    if len(subsets) < 2:  # a single subset has no others to compare with
-        return ()
+    """The subsets without a configuration that has files, if any of them has a configuration at all."""
     configs = _configs(folder)
-    absent = tuple(s for s in subsets if not any(_stands_for(c, s) for c in configs))
-    return absent if len(absent) < len(subsets) else ()
+    declared = {s: [patterns for c, patterns in configs.items() if _stands_for(c, s)] for s in subsets}
+    if not any(declared.values()):
+        return ()
+    return tuple(s for s, found in declared.items() if not any(_has_files(folder, one) for one in found))
+
+
+def _has_files(folder: Path, patterns: Sequence[str]) -> bool:
+    return not patterns or any(_matches(folder, pattern) for pattern in patterns)
+
+
+def patterns_of(need: Need, folder: Path) -> tuple[str, ...]:
+    """The patterns of the files that a data set's users read, by its README; none for all files.
+
+    Args:
+        need: The data set.
+        folder: A folder with its README.
+    """
+    known, found = _configs(folder), [*need.files]
+    if need.configs:
+        found += [pattern for config in _named(known, need.subsets) for pattern in known[config]]
+    for names in need.configs:
+        single = next(iter(known)) if len(known) == 1 else "default"
+        config = next((name for name in names or (single,) if name in known), None)
+        patterns = known[config] if config is not None else []
+        if not patterns or any(_ODD.search(pattern) for pattern in patterns):
+            return ()
+        found += patterns
+    return tuple(dict.fromkeys([README, *found])) if found else ()
 
 
 def declared_subsets(folder: Path) -> tuple[str, ...]:
@@ -123,10 +152,14 @@ def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[st
     The subset `default` includes the parts of a retrieval task.
     """
     first = next(iter(configs), "")
-    if "default" in subsets:
-        subsets = [*subsets, *RETRIEVAL_PARTS]
-    named = {c for c in configs for s in subsets if _stands_for(c, s)}
+    named = _named(configs, subsets)
     return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
+
+
+def _named(configs: Iterable[str], subsets: Sequence[str]) -> list[str]:
+    """The configurations that stand for some subset, also those that a task reads where they are there."""
+    parts = [*subsets, *(RETRIEVAL_PARTS if "default" in subsets else ())]
+    return [config for config in configs if any(_stands_for(config, subset) for subset in parts)]
 
 
 def _matches(folder: Path, pattern: str) -> bool:
@@ -261,8 +294,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def remote_size(need: Need, *, timeout: float = 10.0) -> int:
-    """The bytes of a data set on the hub, without hidden files.
+def remote_size(need: Need, *, patterns: Sequence[str] = (), timeout: float = 10.0) -> int:
+    """The bytes of a data set on the hub, without hidden files; of those that match patterns, if there are.
 
     Raises:
         DataError: The hub cannot be reached, or does not have it.
@@ -272,7 +305,11 @@ def remote_size(need: Need, *, timeout: float = 10.0) -> int:
     with explain_hub_error(need, None):
         info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
         visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
-        return sum(sibling.size or 0 for sibling in visible)
+        return sum(s.size or 0 for s in visible if not patterns or _is_any_of(s.rfilename, patterns))
+
+
+def _is_any_of(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def human_size(size: int | None) -> str:

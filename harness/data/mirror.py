@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, visible_files
 from harness.data.locate import (
+    README,
     DataMissing,
     DataSettings,
     Located,
@@ -20,15 +22,16 @@ from harness.data.locate import (
     human_size,
     locate_data,
     other_revision,
+    patterns_of,
     places,
     remote_size,
     root_folder,
     unreadable_error,
 )
 from harness.data.training import TrainingData
-from harness.errors import DataError
+from harness.errors import DataError, shortened
 from harness.files import sha256_file
-from harness.types import Data, Task
+from harness.types import Data, TableSource, Task
 
 State = Literal["verified", "cached", "unverified", "changed", "remote", "missing"]
 """The state of a data set: "verified" (in the data root, every file as in the manifest of the pinned
@@ -71,23 +74,51 @@ def needs(
     tasks: Sequence[Task], recipes: Mapping[str, Sequence[TrainingData]] | None = None
 ) -> tuple[Need, ...]:
     """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of occurrence."""
-    found: list[tuple[Data | TrainingData, str, tuple[str, ...]]] = [
-        (task.data, task.name, task.subsets) for task in tasks
-    ]
-    for name, sets in (recipes or {}).items():
-        found += [(one, name, (one.config,) if one.config else ()) for one in sets]
-    grouped: dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]] = {}
-    for data, user, subsets in found:
-        if data.path:
-            grouped.setdefault((data.path, data.revision), []).append((user, subsets))
-    return tuple(
-        Need(
-            path=path,
-            revision=revision,
-            tasks=tuple(dict.fromkeys(user for user, _ in users)),
-            subsets=tuple(dict.fromkeys(subset for _, subsets in users for subset in subsets)),
-        )
-        for (path, revision), users in grouped.items()
+    found = [_of_task(task) for task in tasks]
+    found += [_of_recipe(name, data) for name, sets in (recipes or {}).items() for data in sets]
+    grouped: dict[tuple[str, str], list[Need]] = {}
+    for need in found:
+        if need.path:
+            grouped.setdefault((need.path, need.revision), []).append(need)
+    return tuple(map(_united, grouped.values()))
+
+
+def _of_task(task: Task) -> Need:
+    tables = task.source.tables(task) if isinstance(task.source, TableSource) else ()
+    return Need(
+        path=task.data.path,
+        revision=task.data.revision,
+        tasks=(task.name,),
+        subsets=task.subsets,
+        configs=tuple(table.config for table in tables),
+    )
+
+
+def _of_recipe(name: str, data: TrainingData) -> Need:
+    config = (data.config,) if data.config else ()
+    return Need(
+        path=data.path,
+        revision=data.revision,
+        tasks=(name,),
+        subsets=config,
+        configs=(config,) if config and not data.file else (),
+        files=(data.file,) if data.file else (),
+    )
+
+
+def _united(needs: Sequence[Need]) -> Need:
+    """The need of several users of a data set."""
+    whole = any(not (need.configs or need.files) for need in needs)
+
+    def every(name: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(value for need in needs for value in getattr(need, name)))
+
+    return replace(
+        needs[0],
+        tasks=every("tasks"),
+        subsets=every("subsets"),
+        configs=() if whole else every("configs"),
+        files=() if whole else every("files"),
     )
 
 
@@ -113,9 +144,10 @@ def _quiet(_line: str) -> None:
 def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pulled", "kept"]:
     """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`, or `<name>@<revision>` if taken.
 
-    Files go to a hidden folder, which gets its final name when all files are there and hashed; an interrupted
-    pull continues there. A verified data set is left as it is; one that was pulled and has changed is
-    replaced.
+    Only the files of the configurations that are read are fetched, where its README names them; what an
+    earlier pull has fetched stays. Files go to a hidden folder, which gets its final name when all files are
+    there and hashed; an interrupted pull continues there. A verified data set is left as it is; one that was
+    pulled and has changed is replaced.
 
     Raises:
         DataError: The hub refuses or is out of reach, there is no room or no permission, or a foreign folder
@@ -127,9 +159,9 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
             if not wrong:
                 return "kept"
             _refuse_foreign(target)
-        partial = _download(need, target, progress)
+        partial, patterns = _download(need, target, progress)
         progress(f"hashing {need.path}")
-        _write_manifest(need, partial)
+        _write_manifest(need, partial, patterns)
         _put_in_place(partial, target)
     return "pulled"
 
@@ -141,22 +173,63 @@ def _place(need: Need, root: Path) -> Path:
     return usual if other_revision(usual, need.revision) is None else beside
 
 
-def _download(need: Need, target: Path, progress: Progress) -> Path:
+def _download(need: Need, target: Path, progress: Progress) -> tuple[Path, tuple[str, ...]]:
+    """The folder of the fetched files, and the patterns by which they were chosen."""
     from huggingface_hub import snapshot_download
 
     partial = target.parent / f".{target.name}.{need.revision[:12]}.partial"
-    _check_room(need, partial)
+    patterns = _patterns(need, partial)
+    if patterns:
+        patterns = tuple(dict.fromkeys([*patterns, *_link_earlier(target, partial)]))
+    _check_room(need, partial, patterns)
     progress(f"fetching {need.path} at {need.revision[:12]}")
-    snapshot_download(need.path, repo_type="dataset", revision=need.revision, local_dir=partial)
+    snapshot_download(
+        need.path,
+        repo_type="dataset",
+        revision=need.revision,
+        local_dir=partial,
+        allow_patterns=[*patterns] or None,
+    )
     if not visible_files(partial):
         raise DataError(f"The data set {need.path} at revision {need.revision} holds no files.")
-    return partial
+    return partial, patterns
 
 
-def _check_room(need: Need, partial: Path) -> None:
+def _patterns(need: Need, partial: Path) -> tuple[str, ...]:
+    """The patterns of the files to fetch, by the README, which is fetched first; none for all."""
+    from huggingface_hub import snapshot_download
+
+    if not (need.configs or need.files):
+        return ()
+    snapshot_download(
+        need.path, repo_type="dataset", revision=need.revision, local_dir=partial, allow_patterns=[README]
+    )
+    return patterns_of(need, partial)
+
+
+def _link_earlier(target: Path, partial: Path) -> tuple[str, ...]:
+    """Take over the sound files of an earlier pull of other parts; gives the patterns of that pull."""
+    try:
+        manifest = Manifest.read(target)
+    except DataError:
+        return ()
+    if manifest is None:
+        return ()
+    for name, entry in manifest.files.items():
+        file, place = target / name, partial / name
+        if file.is_file() and not place.exists() and not [*_file(name, entry, file)]:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(file, place)
+            except OSError:
+                shutil.copyfile(file, place)
+    return manifest.patterns
+
+
+def _check_room(need: Need, partial: Path, patterns: Sequence[str]) -> None:
     """Refuse a pull that does not fit on the disk, unless the hub does not tell the size."""
     try:
-        size = remote_size(need)
+        size = remote_size(need, patterns=patterns)
     except Unavailable:
         raise
     except DataError:
@@ -170,12 +243,12 @@ def _check_room(need: Need, partial: Path) -> None:
         )
 
 
-def _write_manifest(need: Need, folder: Path) -> None:
+def _write_manifest(need: Need, folder: Path, patterns: tuple[str, ...]) -> None:
     entries = {
         name: FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
         for name, path in visible_files(folder).items()
     }
-    manifest = Manifest(repo=need.path, revision=need.revision, files=entries)
+    manifest = Manifest(repo=need.path, revision=need.revision, files=entries, patterns=patterns)
     (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
 
 
@@ -248,7 +321,8 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
             Problem(kind="unproven", message=f"{need.path} has no manifest: not pulled by this program."),
         )
     try:
-        return (*_revision(need, manifest), *_files(manifest, visible_files(folder)))
+        parts = _absent_parts(need, manifest, folder)
+        return (*_revision(need, manifest), *parts, *_files(manifest, visible_files(folder)))
     except OSError as error:
         raise unreadable_error(folder, error) from error
 
@@ -266,6 +340,14 @@ def _revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
     if (manifest.repo, manifest.revision) != wanted:
         message = f"holds {manifest.repo} at {manifest.revision}, wanted is {wanted[0]} at {wanted[1]}."
         yield Problem(kind="revision", message=message)
+
+
+def _absent_parts(need: Need, manifest: Manifest, folder: Path) -> Iterator[Problem]:
+    """What a pull of other parts has left out."""
+    wanted = patterns_of(need, folder)
+    if need.tasks and manifest.patterns and not (wanted and {*wanted} <= {*manifest.patterns}):
+        lacking = [pattern for pattern in wanted if pattern not in manifest.patterns] or ["the rest"]
+        yield Problem(kind="missing", message=f"{need.path} was pulled without {shortened(lacking)}.")
 
 
 def _files(manifest: Manifest, present: dict[str, Path]) -> Iterator[Problem]:

@@ -269,7 +269,7 @@ def readable_folder(folder: Path) -> Path:
     present = {name: _present(config) for name, config in schema.configs.items()}
     if not schema.declared or all(present[name] == one.patterns for name, one in schema.configs.items()):
         return folder
-    target = Path(datasets.config.HF_DATASETS_CACHE) / f"present-{digest(str(folder))[:12]}"
+    target = Path(datasets.config.HF_DATASETS_CACHE) / f"present-{digest([str(folder), present])[:12]}"
     if not target.exists():
         _link(folder, target, {name: patterns for name, patterns in present.items() if patterns})
     return target

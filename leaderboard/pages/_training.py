@@ -313,7 +313,7 @@ def _member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Ite
     yield Cell(text=words(value), value=plain, kind="best" if chosen else "")
     yield from (_score(member.scores.get(name)) for name in first.tasks)
     yield _score(member.mean)
-    yield Cell(text="chosen" if chosen else "", value=chosen)
+    yield Cell(text="chosen" if chosen else "diverged" if member.mean is None else "", value=chosen)
     yield Cell(text=member.artifact[:12], value=member.artifact)
 
 

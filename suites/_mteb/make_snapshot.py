@@ -95,6 +95,7 @@ def _task_row(task: type[AbsTask]) -> dict[str, Any]:
         "train": _train_split(task),
         **_columns(task),
         "size": _sizes(task),
+        "shared": _shared(task),
     }
     return {key: value for key, value in row.items() if value}
 
@@ -302,6 +303,18 @@ def _sizes(task: type[AbsTask]) -> dict[str, Any]:
         several = task.metadata.is_multilingual
         sizes[split] = dict(sorted(amounts.items())) if several else amounts.get("default")
     return {split: size for split, size in sizes.items() if size}
+
+
+def _shared(task: type[AbsTask]) -> dict[str, Any]:
+    """[texts, characters] of the documents, by subset, where mteb counted the same ones in each split."""
+    stats: Statistics = task.metadata.descriptive_stats or {}
+    cells = [_cells(task, stats.get(split)) for split in task.metadata.eval_splits]
+    shared: dict[str, Amount] = {}
+    for subset in sorted(cells[0] if len(cells) > 1 else ()):
+        documents = [cell.get(subset, {}).get("documents_text_statistics") for cell in cells]
+        if documents[0] and all(other == documents[0] for other in documents):
+            shared[subset] = _amount(documents[0])
+    return shared
 
 
 def _cells(task: type[AbsTask], stats: Statistics | None) -> dict[str, Statistics]:

@@ -110,6 +110,7 @@ class TaskInfo:
         lists: Whether a row holds lists of texts and labels.
         sizes: (texts, characters) to encode for each known (split, subset); an upper estimate. For a parallel
             task the second key is a column.
+        shared: (texts, characters) among these, by subset, of the documents that are the same in every split.
     """
 
     name: str
@@ -132,6 +133,7 @@ class TaskInfo:
     values: tuple[str, ...] = ()
     lists: bool = False
     sizes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict, repr=False)
+    shared: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     @property
     def on_a_branch(self) -> bool:
@@ -139,13 +141,20 @@ class TaskInfo:
         return bool(self.revision) and not re.fullmatch("[0-9a-f]{7,}", self.revision)
 
     def size(self, splits: Collection[str], subsets: Collection[str]) -> Size:
-        """The size of the texts to encode in these splits and subsets; an empty Size where it is unknown."""
+        """The size of the texts to encode in these splits and subsets; an empty Size where it is unknown.
+
+        Documents that the splits share count once.
+        """
         parts = {c for s in subsets for c in s.split("-")} if self.parallel else set(subsets)
         cells = [self.sizes.get(cell) for cell in itertools.product(splits, parts)]
         known = [cell for cell in cells if cell]
         if not known or len(known) < len(cells):
             return Size()
-        return Size(texts=sum(t for t, _ in known), characters=sum(c for _, c in known))
+        again = [self.shared[subset] for subset in parts & self.shared.keys()] * (len(splits) - 1)
+        return Size(
+            texts=sum(t for t, _ in known) - sum(t for t, _ in again),
+            characters=sum(c for _, c in known) - sum(c for _, c in again),
+        )
 
     def tables(self, splits: Sequence[str], subsets: Sequence[str]) -> tuple[DataTable, ...]:
         """The tables that are read for splits and subsets; none, or without splits, if its code decides."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.data.schema import readable_folder
 from harness.errors import DataError, HarnessError, UsageError
-from harness.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Scores, Task, TextModel
+from harness.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Scores, Size, Task, TextModel
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
@@ -49,6 +49,10 @@ class MtebSource:
     def tables(self, task: Task) -> tuple[DataTable, ...]:
         """The tables that the task reads (see harness.types.TableSource)."""
         return load().task(task.name).tables(task.splits, task.subsets)
+
+    def size(self, task: Task) -> Size:
+        """The size of the texts to encode (see harness.types.TableSource)."""
+        return load().task(task.name).size(task.splits, task.subsets)
 
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""

@@ -42,8 +42,11 @@ def of_tasks(uses: Mapping[str, TaskUse], *, called: str, title: str, options: S
     """
     _require_subsets(title, [*uses.values()], options.subsets)
     columns = tuple(_column_or_empty(use, options, name) for name, use in uses.items())
-    if not any(column.tasks for column in columns):
-        _column(next(iter(uses.values())), options)  # raises the reason
+    asked = _asked(uses, options)
+    if not any(column.tasks for column in columns if column.name in asked):
+        of = next(iter(asked)) if len(asked) == 1 else title
+        _require_splits(of, [*asked.values()], options.splits)
+        _column(next(iter(asked.values())), options)  # raises the reason
     return Suite(name=called, title=title, columns=columns)
 
 
@@ -67,20 +70,37 @@ def of_parts(
     Raises:
         UsageError: Nothing is left of any column.
     """
-    first, *others = uses.values()
-    every = replace(
-        first,
-        splits=tuple(dict.fromkeys(split for use in (first, *others) for split in use.splits)),
-        subsets=tuple(dict.fromkeys(subset for use in (first, *others) for subset in use.subsets)),
-    )
-    _require_subsets(title, [every], options.subsets)
+    _require_subsets(title, [_joined([*uses.values()])], options.subsets)
     columns = tuple(
         replace(_column_or_empty(use, options, name, within=use), shown_only=shown_only.get(name, ""))
         for name, use in uses.items()
     )
-    if not any(column.tasks for column in columns):
+    asked = _asked(uses, options)
+    if not any(column.tasks for column in columns if column.name in asked):
+        every = _joined([*asked.values()])
+        _require_splits(" and ".join(asked) if len(asked) < len(uses) else title, [every], options.splits)
         _column(every, options, within=every)  # raises the reason
     return Suite(name=called, title=title, columns=columns)
+
+
+def _asked(uses: Mapping[str, TaskUse], options: SuiteOptions) -> Mapping[str, TaskUse]:
+    """The uses whose columns the options name; all where they name none of them."""
+    return {name: use for name, use in uses.items() if {name, use.name} & {*options.tasks}} or uses
+
+
+def _joined(uses: Sequence[TaskUse]) -> TaskUse:
+    """The use of all splits and subsets of several uses of a task."""
+    splits = dict.fromkeys(split for use in uses for split in use.splits)
+    subsets = dict.fromkeys(subset for use in uses for subset in use.subsets)
+    return replace(uses[0], splits=tuple(splits), subsets=tuple(subsets))
+
+
+def _require_splits(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+    """Refuse splits of which none of the tasks has any."""
+    members = [member for use in uses for member in snapshot.load().task(use.name).aggregate_of or (use,)]
+    known = dict.fromkeys(split for member in members for split in member.splits)
+    if wanted and not known.keys() & set(wanted):
+        raise nothing_left(of, "split", wanted, [*known])
 
 
 def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:

@@ -113,6 +113,21 @@ def damaged_minilm(folder: Path) -> Path:
     return folder
 
 
+def small_minilm(folder: Path) -> Path:
+    """MiniLM as a bare backbone of its first two layers, which reads 16 tokens of a text."""
+    from safetensors.numpy import load, save_file
+
+    config, weights = damaged_minilm(folder) / "config.json", folder / "model.safetensors"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 2}))
+    tokenizer = folder / "tokenizer_config.json"
+    tokenizer.write_text(json.dumps(json.loads(tokenizer.read_text()) | {"model_max_length": 16}))
+    tensors = load(weights.read_bytes())
+    later = tuple(f".layer.{number}." for number in range(2, 6))
+    kept = {name: tensor for name, tensor in tensors.items() if not any(part in name for part in later)}
+    save_file(kept, weights, metadata={"format": "pt"})
+    return folder
+
+
 def _development_set(folder: Path, settings: DataSettings) -> Path:
     """The development set of STSBenchmark as a suite of one task."""
     folder.mkdir(exist_ok=True)

@@ -19,6 +19,7 @@ from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes import dpr, mldr
 from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
+from harness import catalog
 from harness.data.training import LocatedTraining
 from harness.errors import DataError, HarnessError, UsageError
 from harness.lineage import ParentPart
@@ -126,9 +127,17 @@ def test_the_model_to_come_is_known(backbone: Artifact) -> None:
 def test_what_cannot_be_trained_is_refused(
     backbone: Artifact, changes: Any, data: Any, kind: type[HarnessError], message: str
 ) -> None:
-    recipe = RECIPE.open("", replace(SETTINGS, **changes))
     with pytest.raises(kind, match=message):
-        recipe.plan(backbone, [located(**data)], seed=1)
+        RECIPE.open("", replace(SETTINGS, **changes)).plan(backbone, [located(**data)], seed=1)
+
+
+def test_values_are_refused_before_there_is_data_and_none_is_no_selection() -> None:
+    with pytest.raises(UsageError, match="dpr has no data to choose checkpoints by"):
+        catalog.open_recipe("dpr", {"selection": "stsb-dev"})
+    with pytest.raises(UsageError, match="epochs is 0, which no training can have"):
+        catalog.open_recipe("dpr", {"epochs": "0"})
+    for text in ("none", ""):
+        assert catalog.open_recipe("simcse", {"selection": text}) == catalog.open_recipe("simcse")
 
 
 def test_a_trained_model_is_trained_further_and_towers_are_not(backbone: Artifact, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minlm", "--suite", "stdlib"], "Did you mean minilm?"),
         (["--model", "./nowhere", "--suite", "mteb:STS12"], "There is no folder ./nowhere"),
         (["--model", "minilm", "--suite", "nanobier"], "Did you mean nanobeir?"),
-        (["--model", "minilm", "--suite", "SciFact"], "--suite 'mteb:SciFact'"),
+        (["--model", "minilm", "--suite", "SciFact"], "Did you mean mteb:SciFact?"),
         (["--model", "minilm", "--suite", "mteb:SciFct"], "SciFact"),
         (["--model", "minilm", "--suite", "code"], "needs an argument"),
         (["--model", "minilm", "--suite", "nanobeir:x"], "takes no argument"),
@@ -224,6 +224,14 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "STS21=a: "], "STS22"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "1 or more"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "from 0 to 4294967295"),
+        (
+            [
+                *("--model", "minilm", "--suite", "stdlib", "--recipe", "dpr", "--select", "mteb:SciFact"),
+                *("--sweep", "epochs=1,2", "--sweep", "batch_size=1,2"),
+            ],
+            "One setting can be swept at a time.",
+        ),
+        (["--model", "minilm", "--suite", "stdlib", "--sweep", "epochs=1,,2"], "has an empty value"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "'tpu' is no device"),
     ],
@@ -241,6 +249,20 @@ def test_misuse_is_one_message_and_exit_2(
     assert said in error
     assert "Traceback" not in error
     assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_without_data_that_is_known_is_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for made, says in (
+        ("", "holds no data set, and no data of your own"),
+        ("org/name", "No task of a suite reads what lies in"),
+        ("qrels", "it lacks corpus.jsonl, queries.jsonl, qrels/test.tsv"),
+    ):
+        (tmp_path / made).mkdir(parents=True, exist_ok=True)
+        (tmp_path / made / "test.jsonl").touch()
+        assert invoke(["data", "check", str(tmp_path)]) == 2
+        assert says in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

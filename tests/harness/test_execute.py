@@ -18,7 +18,7 @@ from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
 from harness import catalog, context
-from harness.context import Event, JobContext
+from harness.context import Event, JobContext, WorkerLimits
 from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
@@ -354,7 +354,10 @@ def job(do: str = "") -> Job:
 def apart(tmp_path: Path) -> Iterator[tuple[Subprocess, list[str]]]:
     heard: list[str] = []
     worker = Subprocess(
-        device="cpu", cache=tmp_path, listener=lambda key, event: heard.append(f"{key} {event.text}")
+        device="cpu",
+        cache=tmp_path,
+        listener=lambda key, event: heard.append(f"{key} {event.text}"),
+        limits=WorkerLimits(),
     )
     yield worker, heard
     worker.close()

@@ -493,6 +493,125 @@ def test_a_member_that_cannot_be_trained_is_named(
     assert not list((asked["results"] / "records").glob("*/*/*.failed.json"))
 
 
+def test_a_member_that_diverges_is_left_out(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """It has no score, the others are chosen from, and the same command does not train it again."""
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    begin = "        spec.log.begin("
+    fault = "        if self.settings.share >= 1:\n            raise DivergenceError('The loss is NaN.')\n"
+    text = text.replace(begin, fault + begin).replace("import DataError", "import DataError, DivergenceError")
+    (tmp_path / "steep_recipe.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    import steep_recipe
+
+    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": steep_recipe.RECIPE})
+    some, none = {"sweep": {"share": "1,0,0.5"}}, {"sweep": {"share": "1,2"}}
+
+    def stop(_job: Job, event: Event) -> None:
+        if event.kind == "failed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        swept(asked, **some, listeners=Listeners(event=stop))
+    options = ["--model", asked["model"], "--recipe", "sample-centered", "--offline", "--dry-run", "--json"]
+    options += ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
+    options += ["--cache", str(asked["cache"]), "--sweep", "share=1,0,0.5", "--select", asked["suite"]]
+    capsys.readouterr()
+    assert invoke(["train", *options]) == 0
+    lines = json.loads(capsys.readouterr().out)["trainings"]
+    assert [line["state"] for line in lines] == ["diverged", "to do", "to do", "to choose"]
+    report = swept(asked, **some)
+    assert hows(report) == ["done", "done"]
+    kinds = [(job.kind, job.member) for job in report.prepared.plan.jobs if job.kind == "train"]
+    assert kinds == [("train", "share=0.0"), ("train", "share=0.5")]
+    found = report.to_json()["trained"][0]["lineage"]["sweep"]
+    assert found["chosen"] in (0.0, 0.5)
+    assert [(one["value"], one["mean"] is None, len(one["scores"])) for one in found["curve"]] == [
+        *((1.0, True, 0), (0.0, False, 2), (0.5, False, 2)),
+    ]
+    assert invoke(["show", "tiny-sample-centered", "--results", str(asked["results"])]) == 0
+    assert "share: 1.0: diverged, 0.0: " in capsys.readouterr().out
+    at_once = asked["results"].parent / "at once"
+    assert swept(asked, **some, results=at_once).to_json()["trained"][0]["lineage"]["sweep"] == found
+
+    failed = swept(asked, **none)
+    assert hows(failed) == ["failed", "failed"]
+    assert failed.results[0].failure is not None
+    assert failed.results[0].failure.message.startswith("All 2 trainings of tiny-sample-centered diverged")
+    alone = harness.train(
+        asked["model"],
+        "sample-centered",
+        recipe_settings={"share": 2},
+        **{name: asked[name] for name in ("train_data", "results", "cache", "offline", "threads")},
+    )
+    assert alone[0].failure is not None
+    assert alone[0].failure.message == "The loss is NaN."
+    assert "harness models remove" in (alone[0].failure.hint or "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """The driver is killed before the choice, then with half of it written; two others share a new sweep."""
+    two_values = {"sweep": {"share": "0,1"}}
+    script = tmp_path / "go.py"
+    script.write_text(
+        "import json, os, signal, sys\n"
+        "if __name__ == '__main__':\n"
+        "    import harness, harness.training_jobs as jobs, sample_model_recipe\n"
+        "    from harness import catalog\n"
+        "    from harness.execute import Listeners\n"
+        "    catalog.recipes = lambda: {'sample-centered': sample_model_recipe.RECIPE}\n"
+        "    asked, point = json.loads(sys.argv[1]), sys.argv[2]\n"
+        "    def kill(*_):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    def event(job, event):\n"
+        "        if event.kind == 'finished':\n"
+        "            with open(sys.argv[3], 'a') as file:\n"
+        "                print(job.key, file=file)\n"
+        "        if job.kind == 'select' and point == 'before':\n"
+        "            kill()\n"
+        "    copy = jobs.copy_model\n"
+        "    jobs.copy_model = lambda *of: (copy(*of), kill()) if point == 'half' else copy(*of)\n"
+        "    harness.run(asked.pop('model'), asked.pop('suite'), listeners=Listeners(event=event), **asked)\n"
+    )
+
+    made = tmp_path / "made"
+
+    def start(point: str, results: str) -> subprocess.Popen[bytes]:
+        given = {**asked, **two_values, "select": asked["suite"], "results": tmp_path / results}
+        command = [sys.executable, str(script), json.dumps(given, default=str), point, str(made)]
+        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+
+    def count() -> int:
+        """The models that were made since the last count, each once."""
+        lines = made.read_text().split() if made.exists() else []
+        made.unlink(missing_ok=True)
+        assert len(set(lines)) == len(lines)
+        return len(lines)
+
+    def choice(results: str) -> Any:
+        (found,) = swept(asked, **two_values, results=tmp_path / results).to_json()["trained"]
+        return found["lineage"]["sweep"], Path(found["folder"]).name
+
+    assert start("before", "killed").wait() == -signal.SIGKILL
+    assert count() == 2
+    assert len(list(Store(tmp_path / "killed").records(purpose="trial"))) == 4
+    assert start("half", "killed").wait() == -signal.SIGKILL
+    assert start("", "killed").wait() == 0
+    assert count() == 1, "the choice alone"
+    two = [start("", "shared") for _ in range(2)]
+    assert [process.wait() for process in two] == [0, 0]
+    assert count() == 3, "nothing is made by both"
+    assert choice("shared") == choice("killed")
+    for results in ("killed", "shared"):
+        assert not list((tmp_path / results / "models").glob(".*")), "nothing is left over"
+
+
 def test_settings_of_an_evaluation_reach_the_tasks_that_choose(asked: dict[str, Any]) -> None:
     settings = replace(request(asked).settings, document_text="text")
     found = request(asked, settings=settings, **SWEEP, select=("beir:NFCorpus", "mteb:STS12"))
@@ -534,6 +653,10 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
         (
             {"recipe": "simcse", "sweep": {"chunk": "2,4"}, "recipe_settings": {"batch_size": 8}},
             "chunk changes no result: there is nothing to choose.",
+        ),
+        (
+            {"recipe": "simcse", "sweep": {"epochs": "1,0"}, "recipe_settings": {"batch_size": 2}},
+            "epochs is 0, which no training can have.\nGive 1 or more: --sweep epochs=VALUE,…",
         ),
     ],
 )

@@ -26,7 +26,7 @@ from harness.plan import ConfiguredModel, Plan, plan_scores
 from harness.registry import Registry, _files
 from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
-from harness.types import SIDES, Column, Settings, Size, Suite, SuiteEntry, SuiteOptions
+from harness.types import Column, Settings, Size, Suite, SuiteEntry, SuiteOptions
 
 # A request with everything that it names found, before anything is looked up
 
@@ -79,7 +79,6 @@ def test_the_disk_of_vectors_is_known_before_a_run(
     assert vector_size(model, "mean") == width == vector_size(model, "cls+mean") // 2  # type: ignore[operator]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=70 * 10**9))
     tasks = [replace(task(name), size=Size(texts=texts)) for name, texts in (("A", 24_000_000), ("B", None))]
-    tasks[0] = replace(tasks[0], splits=("dev", "test"), roles=SIDES)
     for vectors, each in (("float32", 4 * width + 16), ("float16", 2 * width + 16)):
         one = replace(subject, encoding=replace(subject.encoding, vectors=vectors))
         columns = tuple(Column(name=t.name, type=t.type, tasks=(t,)) for t in tasks)
@@ -89,8 +88,7 @@ def test_the_disk_of_vectors_is_known_before_a_run(
         prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
         need = evaluation.DiskNeed.of(prepared)  # type: ignore[arg-type]
         assert need is not None
-        assert (need.bytes, need.unknown, need.splits) == (24_000_000 * each, ("B",), ("A",))
-    assert "of disk (the documents of A counted once for each split)" in need.text
+        assert (need.bytes, need.unknown) == (24_000_000 * each, ("B",))
     assert need.text.endswith("70.0 GB are free")
     assert replace(need, free=need.bytes - 1).text.startswith("WARNING: vectors of up to ")
 

@@ -383,6 +383,9 @@ def test_no_folder_is_an_error(tmp_path: Path) -> None:
         LocalTask.read_all(tmp_path / "nowhere")
     assert caught.value.message == f"{tmp_path / 'nowhere'} is not a folder."
     assert caught.value.hint == "See docs/local-data.md."
+    with pytest.raises(UsageError) as caught:
+        LocalTask.read_all(Path(f"{tmp_path}:dev"))
+    assert caught.value.hint == f"Type --suite local:{tmp_path} --splits dev."
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,7 @@ def test_models_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
         ("no run", [], "was not kept.\nIt is made again by: harness run --model tiny --suite local:FOLDER "
          "--tasks OwnSame --pooling mean --max-length 128 --dtype float32 --similarity cosine --normalize "
          "--force"),
+        ("one run", [], "--normalize --force\nWithout it: --tasks OwnRetrieval"),
         ("damaged", [], "The run of tiny on OwnSame is gone or damaged."),
         ("blank", [], "OwnSame: the id 'a b' cannot be written: TREC's formats part fields at blanks."),
         ("STS", [], "No retrieval task of tiny was measured with tiny."),
@@ -287,7 +288,7 @@ def test_a_run_that_cannot_be_exported_is_one_error(
     found = outcome("Same ids")
     if change == "blank":
         found = replace(found, run={**found.run, "document_id": ["a b"] * len(found.run["rank"])})
-    if change == "no run":
+    if change in ("no run", "one run"):
         found = replace(found, run={})
     kept = keep(task("STS" if change == "STS" else "Same ids"), found, tmp_path / "r")
     if change == "damaged":
@@ -295,7 +296,7 @@ def test_a_run_that_cannot_be_exported_is_one_error(
         assert path is not None
         path.write_bytes(path.read_bytes()[:-1])
     where = ["--trec", str(tmp_path / "t"), "--results", str(tmp_path / "r")]
-    keep(task("Retrieval"), outcome("Retrieval"), tmp_path / "r") if change == "blank" else None
+    keep(task("Retrieval"), outcome("Retrieval"), tmp_path / "r") if change in ("blank", "one run") else None
     assert invoke(["export", "tiny", *where, *arguments]) in (1, 2)
     assert said in capsys.readouterr().err
     assert not (tmp_path / "t").exists()

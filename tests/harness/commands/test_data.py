@@ -46,13 +46,15 @@ def catalog(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def hub(monkeypatch, tmp_path):
-    """A hub that has org/toy with one file, and nothing else."""
+    """A hub that has org/toy with one file, no README, and nothing else."""
     asked = []
 
-    def snapshot_download(repo, *, repo_type, revision, local_dir):
+    def snapshot_download(repo, *, repo_type, revision, local_dir, allow_patterns=None):
         asked.append((repo, repo_type, revision))
         if repo != "org/toy":
             raise RuntimeError(f"{repo} fails")
+        if allow_patterns is not None:
+            return
         Path(local_dir).mkdir(parents=True)
         (Path(local_dir) / "test.jsonl").write_bytes(b"content")
 

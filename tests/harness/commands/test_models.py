@@ -51,7 +51,8 @@ def say(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def begin(store: ModelStore, name: str, made: Lineage) -> Path:
     """The folder of a training that is at its third of four steps."""
     work = store.begin(made.key, name=name, lineage=made, steps=4)
-    lines = [json.dumps({"step": n, "loss": 1 / n, "rate": 5e-5}) + "\n" for n in (1, 2, 3)]
+    every = {"rate": 5e-5, "memory": 1_592_733_696}
+    lines = [json.dumps({"step": n, "loss": 1 / n, **every}) + "\n" for n in (1, 2, 3)]
     (work / "log.jsonl").write_text("".join(lines))
     return work
 
@@ -106,7 +107,7 @@ def test_show_has_the_lineage_the_loss_and_the_next_command(say: Say, store: Mod
             *("tiny (aaaaaaaaaaaa)", "rate 5e-05, batch 4", "path org/pairs", "one query a head"),
             *("trained on my-pairs, seed 42", "STSBenchmark"),
             "training: 3 steps in 3 min 12 s, 1,200 tokens, on cpu (a CPU), 2 rows in a pass, trained in f",
-            *("Loss: 1.0000 at step 1, 0.3333 at step 3", "step 2, loss 0.5, rate 5e-05"),
+            *("Loss: 1.0000 at step 1, 0.3333 at step 3", "step 3, loss 0.3333, rate 5e-05, memory 1.6 GB"),
             f"harness run --model {folder} --suite SUITE",
         ):
             assert expected in out
@@ -122,6 +123,15 @@ def test_show_has_the_lineage_the_loss_and_the_next_command(say: Say, store: Mod
     out = say("show", "tiny-contrast")[1]
     assert "damaged: its content is not that in its model.json" in out
     assert "harness run" not in out
+
+
+def test_scores_of_a_model_that_is_only_trained_are_not_there_yet(
+    say: Say, store: ModelStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = put(store)
+    for name in ("tiny-contrast", fakes.lineage().key[:6]):
+        assert invoke(["show", name]) == 2
+        assert f"Type: harness run --model {folder} --suite SUITE" in capsys.readouterr().err
 
 
 def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) -> None:

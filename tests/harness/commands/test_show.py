@@ -13,7 +13,9 @@ import pytest
 
 from fakes import artifact, encoding, record, task
 from harness import backbones, catalog
+from harness.bm25 import bm25
 from harness.cli import invoke
+from harness.identity import digest, encoding_identity
 from harness.jobs import record_output
 from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
@@ -178,7 +180,7 @@ def test_a_key_names_one_seed_and_compare_takes_only_one(seeds: Path, capsys: An
     assert row["main_score"] == 0.2
     assert invoke(["compare", "tiny-simcse", "model-a", "--results", str(seeds)]) == 2
     said_so = capsys.readouterr().err
-    assert f"{key[:12]} (seed 2)" in " ".join(said_so.split())
+    assert f"{key[:12]} ({TRAINED.text}, seed 2)" in " ".join(said_so.split())
 
 
 def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, capsys: Any) -> None:
@@ -354,6 +356,29 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
     assert "Only model-a has: STS13" in shown
 
 
+def test_compare_holds_bm25_against_each_score_on_the_same_texts(tmp_path: Path, capsys: Any) -> None:
+    (found,) = catalog.open_suites(["mteb:SciFact"], SuiteOptions())
+    (scifact,) = found.tasks
+    words, ranking = bm25("bm25")
+    one = record(scifact, 0.7, model=words)
+    identity = {**one.identity, "encoding": encoding_identity(ranking)}
+    put(tmp_path, words, one.model_copy(update={"identity": identity, "key": digest(identity)}))
+    half, bare = encoding(vectors="float16"), replace(scifact, documents="text")
+    own = [record(scifact, 0.5, model=MODELS["a"]), record(scifact, 0.25, model=MODELS["a"], how=half)]
+    put(tmp_path, MODELS["a"], *own, record(bare, 0.125, model=MODELS["a"]))
+    found = asked(capsys, "compare", "bm25", "model-a", "--results", tmp_path)
+    assert sorted(row["second"] for row in found["deltas"]) == [0.25, 0.5]
+    assert [one["of"] for one in found["not_compared"]] == ["second"]
+
+
+def test_of_equally_many_scores_those_in_full_precision_lead(tmp_path: Path, capsys: Any) -> None:
+    halved = encoding(vectors="float16")
+    put(tmp_path, MODELS["a"], made("a", 0.5, halved), made("a", 0.75, task="STS13"))
+    shown = said(capsys, "show", "model-a", "--results", tmp_path)
+    assert "float32, cosine ┏" in shown
+    assert "│ 50.00 │ mean pooling, normalized, 128 tokens, float32, cosine, vectors float16 │" in shown
+
+
 def put_queries(results: Path, model: Artifact, of: Task, right: Mapping[str, float], *, kept: bool) -> None:
     """The record of a retrieval task whose queries score 1 or 0, without a run, as it was first made."""
     lines: dict[str, list[Any]] = {name: [] for name in EXAMPLE_COLUMNS}
@@ -390,10 +415,10 @@ def test_splits_are_compared_one_by_one_and_tested(tmp_path: Path, capsys: Any, 
     put_queries(tmp_path / "old", MODELS["b"], mldr, {"dev": 0.75, "test": 0.5}, kept=False)
     found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path / "old")["deltas"]
     assert [(row["test"], row["untested"]) for row in found] == [
-        (None, "no per-example results were kept")
+        (None, "model-b: no per-example results were kept")
     ] * 2
     shown = said(capsys, "compare", "model-a", "model-b", "--results", tmp_path / "old")
-    assert shown.count("No test of MultiLongDocRetrieval: no per-example results were kept.") == 1
+    assert shown.count("No test of MultiLongDocRetrieval: model-b: no per-example results were kept.") == 1
 
 
 def test_compare_marks_what_chose_a_model(chosen: tuple[Path, str], capsys: Any) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -13,12 +14,21 @@ import pytest
 from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
+from harness.catalog import open_suites
 from harness.commands.data import _remote_sizes
 from harness.data.folder import Manifest, Need, data_sets_in
-from harness.data.locate import DataSettings, Unavailable, _explain, human_size, locate_data, remote_size
+from harness.data.locate import (
+    DataMissing,
+    DataSettings,
+    Unavailable,
+    _explain,
+    human_size,
+    locate_data,
+    remote_size,
+)
 from harness.data.mirror import Status, needs, pull, verify
 from harness.errors import DataError
-from harness.types import Data, Task
+from harness.types import Data, SuiteOptions, Task
 
 # Pulling through the hub's real library from a small hub on this machine
 
@@ -167,6 +177,54 @@ def test_another_revision_goes_beside_the_first(hub, need, root):
         ("org/toy", "f" * 40),
         ("org/toy", REVISION),
     ]
+
+
+LANGUAGES = """---
+configs:
+- {config_name: de-corpus, data_files: [{split: test, path: de-corpus/*.jsonl}]}
+- {config_name: de-queries, data_files: [{split: test, path: de-queries/*.jsonl}]}
+- {config_name: de-qrels, data_files: [{split: test, path: de-qrels/*.jsonl}]}
+- {config_name: en-corpus, data_files: [{split: test, path: en-corpus/*.jsonl}]}
+- {config_name: en-queries, data_files: [{split: test, path: en-queries/*.jsonl}]}
+- {config_name: en-qrels, data_files: [{split: test, path: en-qrels/*.jsonl}]}
+- {config_name: en-instruction, data_files: [{split: test, path: en-instruction/*.jsonl}]}
+---
+"""
+
+
+def test_the_files_of_a_language_are_pulled_and_another_is_added(hub, root, tmp_path):
+    """As for mteb's MLDR; with a table that the README does not name the whole data set is fetched."""
+    parts = ("corpus", "queries", "qrels")
+    names = [f"{language}-{part}/a.jsonl" for language in ("de", "en") for part in parts]
+    english = {*(name for name in names if name.startswith("en")), "en-instruction/a.jsonl"}
+    hub.files = {"README.md": LANGUAGES.encode(), "raw/all.bin": b"0" * 5000}
+    hub.files |= {name: name.encode() for name in (*names, "en-instruction/a.jsonl")}
+    settings = DataSettings(root=root, offline=True, cache=tmp_path / "cache")
+
+    def needed(*languages, more=()):
+        (mldr,) = open_suites(["mldr"], SuiteOptions())[0].tasks
+        (need,) = needs([replace(mldr, subsets=languages)])
+        return replace(need, path="org/toy", revision=REVISION, configs=(*need.configs, *more))
+
+    assert pull(needed("en"), root) == "pulled"
+    folder = root / "org/toy"
+    assert visible(folder).keys() == {"README.md", *english}
+    assert verify(needed("en"), root) == verify(data_sets_in(root)[0], root) == ()
+    assert locate_data(needed("en").data, settings, subsets=("en",)).data.revision == REVISION
+    with pytest.raises(DataMissing, match="without de"):
+        locate_data(needed("de").data, settings, subsets=("de",))
+    (problem,) = verify(needed("de"), root)
+    assert problem.message.startswith("org/toy was pulled without de-")
+    hub.asked.clear()
+    assert pull(needed("en"), root) == "kept"
+    assert hub.asked == []
+    assert pull(needed("de"), root) == "pulled"
+    assert visible(folder).keys() == {"README.md", *names, *english}
+    assert pull(needed("en", "de"), root) == "kept"
+    assert locate_data(needed("de").data, settings, subsets=("de",)).data.revision == REVISION
+    assert pull(needed("en", more=(("no such table",),)), root) == "pulled"
+    assert visible(folder) == hub.files
+    assert pull(needed("en", "de"), root) == "kept"
 
 
 def test_what_an_interrupted_pull_fetched_is_not_asked_for_again(hub, need, root, monkeypatch):
