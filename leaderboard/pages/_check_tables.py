@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
-
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
 from harness.scores import delta_text, score_text
 from leaderboard.data.checks import OVERALL, CheckSummary
@@ -16,7 +14,6 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.pages._training import words
-from leaderboard.web.formats import CODES
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
 from leaderboard.web.tables import Cell, Column, Row, Table
@@ -59,24 +56,20 @@ def when_text(when: str) -> str:
 
 
 def marks_cell(checks: Sequence[CheckSummary]) -> Cell:
-    """The marks of some checks, the oldest first, as twins hold them."""
-    return Cell(
-        text=" ".join(SIGNS[one.overall] for one in checks), value=", ".join(one.overall for one in checks)
-    )
-
-
-def marks_html(checks: Sequence[CheckSummary]) -> Markup:
-    """The same as a table's cell of a page: small marks, with one text for those who cannot see them."""
-    marks = Markup("").join(
-        Markup('<span class="{}" title="{}">{}</span>').format(
-            CODES.get(KINDS.get(one.overall, ""), "e"),
-            f"{when_text(one.when)} {one.candidate}: {one.overall}",
-            SIGNS[one.overall],
+    """The results of some checks as small marks, the oldest first."""
+    parts = [
+        Cell(
+            text=SIGNS[one.overall],
+            kind=KINDS.get(one.overall, ""),
+            note=f"{when_text(one.when)} {one.candidate}: {one.overall}",
         )
         for one in checks
-    )
-    return Markup('<td class="t"><span class="verdicts" role="img" aria-label="{}">{}</span></td>').format(
-        escape(said(checks)), marks
+    ]
+    return Cell(
+        text=" ".join(SIGNS[one.overall] for one in checks),
+        value=", ".join(one.overall for one in checks),
+        note=said(checks),
+        parts=parts,
     )
 
 

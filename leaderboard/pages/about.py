@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leaderboard.data.imports import sources
-from leaderboard.web.formats import CODES, SAMPLES
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
-from leaderboard.web.tables import KINDS, Cell, Column, Row, Table
+from leaderboard.web.tables import KINDS, Cell, Column, Kind, Row, Table
 
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What the template takes: the kinds of cells, as (letter, sample, meaning)."""
+    """What the template takes: the kinds of cells by name."""
 
-    kinds: list[tuple[str, str, str]]
+    kinds: list[tuple[str, Kind]]
 
 
 def view(site: Site, state: State) -> Page:
@@ -29,7 +28,7 @@ def view(site: Site, state: State) -> Page:
         template="about.html",
         lead="Where scores come from, which mean is which, and when models share a rank.",
         tables=[_sources(site)],
-        context=About(kinds=[(CODES[kind], SAMPLES.get(kind, "64.1"), says) for kind, says in KINDS.items()]),
+        context=About(kinds=list(KINDS.items())),
     )
 
 

@@ -14,7 +14,6 @@ from leaderboard.data.queries import Queries
 from leaderboard.pages._check_tables import (
     TONES,
     marks_cell,
-    marks_html,
     moment_cell,
     said,
     verdict_cell,
@@ -22,7 +21,6 @@ from leaderboard.pages._check_tables import (
 )
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.formats import cell_html
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
@@ -171,9 +169,7 @@ def _row(line: Line, columns: Sequence[Column]) -> Row:
         Cell(text=str(len(line.checks)), value=len(line.checks)),
         marks_cell(newest),
     ]  # fmt: skip
-    own = zip(cells[2:-1], columns[2:-1], strict=True)
-    drawn = [cell_html(cell, numeric=column.numeric) for cell, column in own]
-    return Row(key=last.line, cells=cells, drawn="".join([*drawn, marks_html(newest)]))
+    return Row(key=last.line, cells=cells)
 
 
 DRAWN = 200

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import score_text
@@ -35,7 +34,6 @@ from leaderboard.data.suites import scopes_of, views
 from leaderboard.pages._paper_tables import Measured, paper_table, side_by_side, warnings
 from leaderboard.pages._suite_table import choices_made, mean_of, untouched_note
 from leaderboard.pages._training import recipes_of
-from leaderboard.web import formats as render
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
@@ -247,7 +245,7 @@ def _grid(queries: Queries, printed: str, view: str) -> SuiteScores | None:
     if listed is None:
         return None
     known = views(listed.suite)
-    return queries.suite_scores(listed, view if view in known else known[0], pinned=True)
+    return queries.suite_scores(listed, view if view in known else known[0])
 
 
 def _measured(grid: SuiteScores) -> Iterator[tuple[int, Entry]]:
@@ -377,13 +375,13 @@ class Section:
         anchor: Where links lead to.
         heading: Above it.
         warnings: What would mislead a reader of the print, in sentences.
-        html: The table without these.
+        table: The table without these.
     """
 
     anchor: str
     heading: str
     warnings: Sequence[str]
-    html: Markup
+    table: Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,7 +445,7 @@ def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
         anchor=laid.name,
         heading=f"{name[0].upper()}{name[1:]}: {table.caption}",
         warnings=told,
-        html=render.html(own),
+        table=own,
     )
 
 

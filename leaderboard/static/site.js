@@ -15,24 +15,11 @@ const memory = (store, key, value) => {
   return value ?? null;
 };
 
-// The theme: the address wins, then what this browser remembers, then the server's default.
-function setView(name, to, keep = true) {
-  root.setAttribute(`data-${name}`, to);
-  for (const link of $$(`[data-set="${name}"]`)) {
-    if (link.dataset.to === to) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-  }
-  if (!keep) return;
-  memory(localStorage, name, to);
-  document.dispatchEvent(new CustomEvent("themechange", { detail: { [name]: to } }));
-}
-for (const name of ["theme"]) {
-  const kept = memory(localStorage, name);
-  if (kept && !new URLSearchParams(location.search).has(name)) root.setAttribute(`data-${name}`, kept);
-}
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  document.dispatchEvent(new CustomEvent("themechange", { detail: { theme: root.dataset.theme } }));
-});
+// Theme: the address wins, then what this browser remembers, then the reader's system.
+const changed = () => document.dispatchEvent(new CustomEvent("themechange"));
+const remembered = memory(localStorage, "theme");
+if (remembered && !new URLSearchParams(location.search).has("theme")) root.dataset.theme = remembered;
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 
 // Going to another state of this page: fetch it, put its <main> in place of this one.
 let going = null;
@@ -56,14 +43,12 @@ function replaceMain(next, typing) {
   const typed = typing && focus?.type === "search" ? [focus.value, focus.selectionStart] : null;
   const folds = $$("details[id]", old).map((each) => [each.id, each.open]);
   const scrolled = $$(".scroll", old).map((each) => [$("table", each)?.id, each.scrollLeft]);
-  const picker = $(".columns .sheet", old)?.scrollTop;
   old.replaceWith(next);
   for (const [id, open] of folds) document.getElementById(id)?.toggleAttribute("open", open);
   for (const [id, left] of scrolled) {
     const box = id && document.getElementById(id)?.closest(".scroll");
     if (box) box.scrollLeft = left;
   }
-  if (picker) $(".columns .sheet").scrollTop = picker;
   const same = name && $(name, next);
   if (same) {
     same.focus({ preventScroll: true });
@@ -85,7 +70,6 @@ async function go(url, { push = true } = {}) {
     shown = location.pathname + location.search;
     document.title = page.title;
     replaceMain(document.adoptNode(next), push);
-    $("header .view .sheet")?.replaceWith(document.adoptNode($("header .view .sheet", page)));
     ready();
     document.dispatchEvent(new CustomEvent("mainchange"));
     say(($("main [data-count]") ?? $("main .pager .range"))?.textContent ?? page.title);
@@ -111,12 +95,12 @@ function addressOf(form) { // a form's state as a short address: what is empty o
 // Comparing: rows ticked on any state of the page are remembered for this visit.
 let picked = new Map();
 try { picked = new Map(JSON.parse(memory(sessionStorage, "picked") ?? "[]")); } catch { /* start with none */ }
+const rowName = (box) => $("th a", box.closest("tr"))?.textContent ?? box.value;
 
 function tick(box) {
   const most = Number($("#pick")?.dataset.most ?? 6);
-  const name = $("th a:not(.pin)", box.closest("tr"))?.textContent ?? box.value;
   if (!box.checked) picked.delete(box.value);
-  else if (picked.size < most) picked.set(box.value, name);
+  else if (picked.size < most) picked.set(box.value, rowName(box));
   else { box.checked = false; say(`No more than ${most} can be compared`); return; }
   showPicked();
 }
@@ -146,7 +130,7 @@ function showPicked() {
 
 // Tables of a site of plain files: a click on a heading sorts what is there.
 function numberIn(cell) {
-  const text = cell?.dataset.value ?? cell?.textContent.trim().replace(/[,\s†‡%]/g, "").replace("−", "-") ?? "";
+  const text = cell?.textContent.trim().replace(/[,\s†‡%]/g, "").replace("−", "-") ?? "";
   const unit = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12 };
   const parts = /^(-?\d*\.?\d+(?:e[+-]?\d+)?)([kMBGT])?/.exec(text);
   return parts ? Number(parts[1]) * (unit[parts[2]] ?? 1) : NaN;
@@ -154,9 +138,10 @@ function numberIn(cell) {
 
 function sortHere(heading) {
   const table = heading.closest("table");
-  const down = heading.getAttribute("aria-sort") !== "descending" && heading.matches(".num")
-    || heading.getAttribute("aria-sort") === "ascending" && !heading.matches(".num");
-  const rows = $$("tbody > tr:not(.pinned)", table);
+  const numeric = heading.matches(".num");
+  const now = heading.getAttribute("aria-sort");
+  const down = numeric ? now !== "descending" : now === "ascending";
+  const rows = $$("tbody > tr", table);
   let part = 0; // a heading over rows stays above its rows
   const partOf = new Map(rows.map((row) => [row, row.matches(".group") ? (part += 1) : part]));
   const at = heading.cellIndex;
@@ -165,7 +150,7 @@ function sortHere(heading) {
     const apart = partOf.get(a) - partOf.get(b) || b.matches(".group") - a.matches(".group");
     if (apart) return apart;
     const [one, two] = [a.cells[at], b.cells[at]];
-    if (!heading.matches(".num")) return sign * one.textContent.trim().localeCompare(two.textContent.trim());
+    if (!numeric) return sign * one.textContent.trim().localeCompare(two.textContent.trim());
     const [x, y] = [numberIn(one), numberIn(two)];
     return Number.isNaN(x) - Number.isNaN(y) || (Number.isNaN(x) ? 0 : sign * (x - y));
   };
@@ -183,68 +168,22 @@ function readyStatic() {
   for (const heading of $$("table.data thead tr:last-child th")) {
     if (heading.closest("table").tBodies[0]?.rows.length < 3 || $(":scope > a:not(.go), .by", heading)) continue;
     const button = document.createElement("button");
-    const go_ = $(".go", heading);
+    const about = $(".go", heading);
     button.type = "button";
     button.className = "by";
-    button.append(...[...heading.childNodes].filter((node) => node !== go_));
+    button.append(...[...heading.childNodes].filter((node) => node !== about));
     heading.prepend(button);
     if (!heading.hasAttribute("aria-sort")) heading.setAttribute("aria-sort", "none");
   }
 }
 
-// Keys
-const KEYS = [["/", "find a model, task or paper"], ["j k", "next row, row before"], ["Enter", "open the row"],
-  ["x", "tick the row for comparing"], ["c", "choose columns"], ["?", "this help"], ["Esc", "close what is open"]];
-
-function showKeys() {
-  let dialog = $("#keys");
-  if (!dialog) {
-    dialog = document.createElement("dialog");
-    dialog.id = "keys";
-    dialog.setAttribute("aria-labelledby", "keys-title");
-    dialog.innerHTML = `<h2 id="keys-title">Keys</h2><dl class="keys">${KEYS.map(([key, what]) =>
-      `<dt>${key.split(" ").map((each) => `<kbd>${each}</kbd>`).join(" ")}</dt><dd>${what}</dd>`).join("")}</dl>
-      <form method="dialog"><button autofocus>Close</button></form>`;
-    document.body.append(dialog);
-  }
-  if (!dialog.open) dialog.showModal();
-}
-
-function step(by) {
-  const rows = $$("table.data tbody th[scope=row] > a:not(.pin)").filter((each) => each.offsetParent);
-  const row = document.activeElement?.closest?.("tbody tr");
-  const now = rows.findIndex((each) => each.closest("tr") === row);
-  const next = rows[now < 0 ? (by > 0 ? 0 : rows.length - 1) : now + by];
-  next?.focus();
-  next?.closest("tr").scrollIntoView({ block: "nearest", inline: "nearest" });
-}
-
-function closeAll() {
-  const open = $$("details:is(.view, .columns)[open]");
-  for (const each of open) { each.open = false; if (each.contains(document.activeElement)) $("summary", each).focus(); }
-  return open.length > 0;
-}
-
-const actions = {
-  "/": () => $("#find")?.focus(),
-  "?": showKeys,
-  "j": () => step(1),
-  "k": () => step(-1),
-  "x": () => $("[form=pick]", document.activeElement?.closest?.("tr") ?? document.createElement("i"))?.click(),
-  "c": () => {
-    const columns = $("details.columns");
-    if (columns) { columns.open = !columns.open; (columns.open ? $("input", columns) : $("summary", columns)).focus(); }
-  },
-};
-
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("dialog[open]")) return;
-  const on = document.activeElement;
-  if (event.key === "Escape") { if (closeAll()) event.preventDefault(); else if (on?.id === "find" && !on.value) on.blur(); return; }
-  if (on?.matches?.("input:not([type=checkbox]), select, textarea, [contenteditable]")) return;
-  const arrow = on?.closest?.("tbody th[scope=row]") && { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  const act = arrow ? () => step(arrow) : actions[event.key];
-  if (act) { event.preventDefault(); act(); }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  const rest = $("details.rest[open]");
+  if (event.key === "Escape" && rest) { rest.open = false; $("summary", rest).focus(); }
+  if (event.key !== "/" || document.activeElement?.matches("input:not([type=checkbox]), select, textarea")) return;
+  event.preventDefault();
+  $("#find")?.focus();
 });
 
 // Clicks and changes, heard once for every state of the page.
@@ -252,8 +191,7 @@ document.addEventListener("click", async (event) => {
   const doing = event.target.closest("[data-do]");
   const link = event.target.closest("a[href]");
   const heading = event.target.closest("thead tr:last-child th");
-  for (const each of $$("details:is(.view, .columns)[open]")) if (!each.contains(event.target)) each.open = false;
-  if (doing?.dataset.do === "keys") { closeAll(); showKeys(); }
+  for (const each of $$("details.rest[open]")) if (!each.contains(event.target)) each.open = false;
   if (doing?.dataset.do === "copy") {
     try { await navigator.clipboard.writeText(location.href); doing.textContent = "Copied"; say("Copied"); }
     catch { doing.textContent = "Copy the address bar"; }
@@ -268,9 +206,10 @@ document.addEventListener("click", async (event) => {
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (link.dataset.set) {
     event.preventDefault();
-    setView(link.dataset.set, link.dataset.to);
+    root.dataset.theme = memory(localStorage, "theme", link.dataset.set);
+    changed();
     const url = new URL(location.href);
-    url.searchParams.delete(link.dataset.set);
+    url.searchParams.delete("theme");
     history.replaceState(null, "", url);
     shown = url.pathname + url.search;
     return;
@@ -282,15 +221,15 @@ document.addEventListener("click", async (event) => {
 });
 
 let waiting = 0;
-function changed(event, delay) {
+function asked(event, delay) {
   const form = event.target.closest("form[data-live]");
   if (event.target.matches("[form=pick][name=m]") && event.type === "change") { tick(event.target); return; }
   if (!form || isStatic || (event.type === "change") === event.target.matches("[type=search]")) return;
   clearTimeout(waiting);
   waiting = setTimeout(() => go(addressOf(form)), delay);
 }
-document.addEventListener("input", (event) => changed(event, 250));
-document.addEventListener("change", (event) => changed(event, event.target.closest(".columns") ? 450 : 0));
+document.addEventListener("input", (event) => asked(event, 250));
+document.addEventListener("change", (event) => asked(event, event.target.closest(".columns") ? 450 : 0));
 document.addEventListener("submit", (event) => {
   if (event.target.matches("form[data-live]")) { event.preventDefault(); clearTimeout(waiting); go(addressOf(event.target)); }
   if (event.target.id === "pick") {
@@ -304,23 +243,20 @@ addEventListener("popstate", () => {
   if (location.pathname + location.search !== shown) go(location.href, { push: false });
 });
 
-function measure() { // how far the columns that stay reach: headings over groups stop there
-  for (const table of $$("table.data:has(.groups)")) {
+function ready() {
+  for (const each of $$(".values:not([data-ready])")) { each.open = false; each.dataset.ready = ""; }
+  for (const table of $$("table.data:has(.groups)")) { // names of groups stop where the columns that stay end
     const names = $("tbody tr:not(.group) > .sticky:not(:has(+ .sticky))", table);
     if (names) table.style.setProperty("--names", `${names.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().left}px`);
   }
-}
-
-function ready() {
-  for (const each of $$(".values:not([data-ready])")) { each.open = false; each.dataset.ready = ""; }
-  measure();
-  for (const name of ["theme"]) setView(name, root.getAttribute(`data-${name}`), false);
-  for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, $("th a:not(.pin)", box.closest("tr"))?.textContent ?? box.value);
+  for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, rowName(box));
   if (isStatic) readyStatic();
   showPicked();
 }
 document.addEventListener("DOMContentLoaded", () => {
-  for (const each of $$(".places [aria-current], .tabs [aria-current]")) each.parentElement.scrollLeft = each.offsetLeft - 48;
-  if (matchMedia("(max-width: 40rem)").matches) for (const each of $$(".fold")) each.open = false;
+  const narrow = matchMedia("(max-width: 40rem)").matches;
+  if (narrow) for (const each of $$(".fold, .menu")) each.open = false;
+  $(".menu").dataset.ready = "";
+  matchMedia("(max-width: 40rem)").addEventListener("change", (event) => { $(".menu").open = !event.matches; });
   ready();
 });

@@ -1,211 +1,109 @@
-"""Tables as HTML, CSV, Markdown, LaTeX and JSON."""
+"""Tables as JSON, CSV, Markdown and LaTeX, and numbers as texts."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
-from markupsafe import Markup, escape
+from leaderboard.web.tables import KINDS, Cell, Column, Row, Table
 
-from leaderboard.web.tables import (
-    KINDS,
-    LATEX,
-    MARKDOWN,
-    Cell,
-    Column,
-    Row,
-    Table,
-    explained,
-    has_deviations,
-    has_marks,
-    marked,
-    row_deviations,
-    row_marks,
-)
+UNKNOWN = ("", "?", "–")
+"""Texts of nothing."""
 
-CODES = {
-    "best": "b", "second": "s", "none": "n", "failed": "f", "other": "o", "bad": "x", "part": "p",
-    "away": "a", "measured": "m", "imported": "i", "reported": "r", "leak": "l", "chosen": "c",
-    "seeds": "g", "own": "y", "changed": "z", "selected": "e", "texts": "h",
-    "regressed": "d", "improved": "u", "unsure": "q",
-}  # fmt: skip
-"""Kinds in class names of one letter: a page of 7,000 cells stays small."""
-
-SAMPLES = {"best": "71.2", "second": "70.9", "none": "–", "failed": "×", "bad": "!", "part": "–", "away": "·",
-           "seeds": "2 of 3 seeds", "own": "model", "changed": "model", "selected": "model",
-           "regressed": "▼", "improved": "▲", "unsure": "?"}  # fmt: skip
-"""What a cell of a kind prints in the legend; "64.1" where nothing else is said."""
+_NUMBER = re.compile(r"[+−-]?\d[\d,]*(\.\d+)?")
 
 
-def html(table: Table, *, pick: bool = False) -> Markup:
-    """A table with its legend and its notes.
+def printed_value(cell: Cell) -> Any:
+    """A cell's value as its text prints it: 71.4 where the text is 71.40, whatever the share behind it.
 
-    Args:
-        table: What to print.
-        pick: Whether rows can be ticked for a comparison.
+    >>> [printed_value(Cell(text=t, value=v)) for t, v in (("71.40 ± 0.2", 0.714), ("22.7 M", 22713216))]
+    [71.4, 22713216]
     """
-    label = escape(table.caption)
-    head, body = "".join(_head(table.columns)), "".join(_row(r, table.columns, pick) for r in table.rows)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    return Markup(
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
-        f'<table class="data" id="t-{escape(table.name)}" data-name="{escape(table.name)}">'
-        f"<caption>{label}</caption><thead>{head}</thead><tbody>{body}</tbody></table></div>"
-        + (f'<ul class="notes">{notes}</ul>' if notes else "")
-    )
+    value = cell.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if not math.isfinite(value):
+        return None
+    text = re.split(r" ± | \(", cell.text)[0].removesuffix("%").rstrip()
+    if not _NUMBER.fullmatch(text):
+        return value
+    plain = text.replace(",", "").replace("−", "-")
+    return float(plain) if "." in plain else int(plain)
 
 
-def legend(tables: Sequence[Table]) -> list[tuple[str, str, str]]:
-    """The kinds that tables use: letter, sample and meaning."""
-    kinds = {cell.kind for table in tables for row in table.rows for cell in row.cells}
-    used = {kind for some in kinds for kind in some.split()}
-    return [(CODES[kind], SAMPLES.get(kind, "64.1"), says) for kind, says in KINDS.items() if kind in used]
-
-
-def _head(columns: Sequence[Column]) -> Iterator[str]:
-    if any(column.group for column in columns):
-        yield '<tr class="groups">'
-        for label, width, sticky in _groups(columns):
-            cls = ' class="sticky"' if sticky else ""
-            yield (
-                f'<th{cls} colspan="{width}" scope="colgroup"><span>{escape(label)}</span></th>'
-                if label
-                else f'<td{cls} colspan="{width}"></td>'
-            )
-        yield "</tr>"
-    yield "<tr>"
-    for column in columns:
-        yield _heading(column)
-    yield "</tr>"
-
-
-def _groups(columns: Sequence[Column]) -> Iterator[tuple[str, int, bool]]:
-    start = 0
-    for at in range(1, len(columns) + 1):
-        ends = at == len(columns) or (columns[at].group, columns[at].sticky) != (
-            columns[start].group,
-            columns[start].sticky,
-        )
-        if ends:
-            yield columns[start].group, at - start, columns[start].sticky
-            start = at
-
-
-def _heading(column: Column) -> str:
-    classes = ["num" if column.numeric else "text", *(["sticky"] if column.sticky else [])]
-    classes += ["sorted"] if column.sorted else []
-    label = escape(column.label)
-    inner = f'<a href="{escape(column.sort)}">{label}</a>' if column.sort else f"<span>{label}</span>"
-    if column.href:
-        inner += f' <a class="go" href="{escape(column.href)}" title="about {label}">›</a>'
-    sort = f' aria-sort="{column.sorted or "none"}"' if column.sort or column.sorted else ""
-    note = f' title="{escape(column.note)}"' if column.note else ""
-    about = f'class="{" ".join(classes)}" data-key="{escape(column.key)}"{sort}{note}'
-    return f'<th scope="col" {about}>{inner}</th>'
-
-
-def _row(row: Row, columns: Sequence[Column], pick: bool) -> str:
-    kind = f' class="{row.kind}"' if row.kind else ""
-    key = f' data-key="{escape(row.key)}"' if row.key else ""
-    pairs = zip(row.cells, columns, strict=True)
-    own = islice(pairs, 2) if row.drawn else pairs
-    cells = "".join([_cell(cell, column, row, pick) for cell, column in own])
-    return f"<tr{kind}{key}>{cells}{row.drawn}</tr>"
-
-
-def _cell(cell: Cell, column: Column, row: Row, pick: bool) -> str:
-    if column.key not in ("model", "name") or not cell.text:
-        return cell_html(cell, numeric=column.numeric, sticky=column.sticky)
-    text: str = name_html(cell.text)
-    inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else str(text)
-    if pick and row.key and column.key == "model":
-        inner = _tick(row, cell) + inner
-    return f'<th scope="row"{_about(cell, column.numeric, column.sticky)}>{inner}</th>'
-
-
-def cell_html(cell: Cell, *, numeric: bool, sticky: bool = False) -> str:
-    """One cell that is not its row's heading."""
-    if numeric and not (cell.kind or cell.note or cell.href or sticky or cell.width is not None):
-        return f"<td>{escape(cell.text)}</td>"
-    text = escape(cell.text)
-    inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else text
-    return f"<td{_about(cell, numeric, sticky)}>{inner}</td>"
-
-
-def _about(cell: Cell, numeric: bool, sticky: bool) -> str:
-    """A cell's class and title."""
-    classes = [CODES[kind] for kind in cell.kind.split()]
-    classes += [] if numeric else ["t"]
-    classes += ["sticky"] if sticky else []
-    classes += [] if cell.width is None else [f"w{round(20 * cell.width)}"]
-    title = f' title="{escape(cell.note)}"' if cell.note else ""
-    return (f' class="{" ".join(classes)}"' if classes else "") + title
-
-
-def _tick(row: Row, cell: Cell) -> str:
-    label = f'aria-label="compare {escape(cell.text)}"'
-    tick = f'<input type="checkbox" name="m" value="{escape(row.key)}" form="pick" {label}>'
-    if not row.pin:
-        return tick
-    does, cls = ("unpin", "pin on") if row.kind == "pinned" else ("pin", "pin")
-    return f'{tick}<a class="{cls}" href="{escape(row.pin)}" aria-label="{does} {escape(cell.text)}"></a>'
-
-
-def name_html(name: str) -> Markup:
-    """A model's name with its organisation set back."""
-    organisation, slash, rest = name.rpartition("/")
-    if not slash:
-        return escape(name)
-    return Markup('<span class="org">{}/</span>{}').format(organisation, rest)
+def deviation_of(cell: Cell) -> float | None:
+    """The standard deviation beside a value, as printed."""
+    text = cell.text.partition(" ± ")[2].split(" ")[0]
+    return cell.deviation if cell.deviation is None or not _NUMBER.fullmatch(text) else float(text)
 
 
 def csv_text(tables: Sequence[Table]) -> str:
-    """Tables as CSV with full precision, an empty line between two.
+    """Tables as CSV, an empty line between two; headings over rows become a first column "Group".
 
-    Text that a spreadsheet would take for a formula gets an apostrophe in front. Where a number cannot be
-    compared as it stands, a last column "marks" says which and why; before it stands one of standard
-    deviations over seeds, where there are any.
+    A text that a spreadsheet would take for a formula gets an apostrophe in front. The last columns
+    "deviations" (over seeds) and "marks" (why a number cannot be compared) stand where a row has any.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        more = [("deviations", row_deviations)] if has_deviations(table) else []
-        more += [("marks", row_marks)] if has_marks(table) else []
-        heads = [f"{c.group}: {c.label}" if c.group else c.label for c in table.columns]
-        writer.writerow([_plain(head) for head in [*heads, *(name for name, _ in more)]])
-        for row in table.rows:
-            marks = [text_of(row, table) for _, text_of in more]
-            writer.writerow([_plain(value) for value in [*map(_csv_value, row.cells), *marks]])
+        for line in _csv_lines(table):
+            writer.writerow([_harmless(value) for value in line])
     return out.getvalue()
 
 
+def _csv_lines(table: Table) -> list[list[Any]]:
+    rows = list(table.entries)
+    ways: dict[str, Callable[[Cell], str]] = {
+        "deviations": lambda cell: "" if cell.deviation is None else repr(deviation_of(cell)),
+        "marks": lambda cell: ", ".join(KINDS[kind].csv for kind in _kinds(cell) if KINDS[kind].csv),
+    }
+    more = [
+        (name, texts)
+        for name, way in ways.items()
+        if any(texts := [_by_column(row, table, way) for _, row in rows])
+    ]
+    grouped = any(heading for heading, _ in rows)
+    heads = [_head(column) for column in table.columns]
+    lines: list[list[Any]] = [[*(["Group"] * grouped), *heads, *(name for name, _ in more)]]
+    for at, (heading, row) in enumerate(rows):
+        values = [_csv_value(cell) for cell in row.cells]
+        lines.append([*([heading] * grouped), *values, *(texts[at] for _, texts in more)])
+    return lines
+
+
 def _csv_value(cell: Cell) -> Any:
-    """A cell's value, else its text where that says something."""
-    value = _known(cell)
-    if value is None:
-        return "" if cell.text in UNKNOWN else cell.text
-    return value
+    value = printed_value(cell)
+    return value if value is not None else "" if cell.text in UNKNOWN else cell.text
 
 
-UNKNOWN = ("", "?", "–")
-"""What stands for nothing."""
-
-
-def _known(cell: Cell) -> Any:
-    """A cell's value; None for a number that is none, which JSON cannot hold."""
-    value = cell.value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
+def _harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _head(column: Column) -> str:
+    return f"{column.group}: {column.label}" if column.group else column.label
+
+
+def _by_column(row: Row, table: Table, way: Callable[[Cell], str]) -> str:
+    """What is to be known of a row's cells, each with the name of its column."""
+    labels = [column.label for column in table.columns]
+    names = [c.label if labels.count(c.label) == 1 else _head(c) for c in table.columns]
+    return "; ".join(
+        f"{name}: {text}" for name, cell in zip(names, row.cells, strict=True) if (text := way(cell))
+    )
+
+
+def _kinds(cell: Cell) -> list[str]:
+    """The kinds of a cell in the legend's order; a text that says "reported" itself is not marked so."""
+    own = set(cell.kind.split()) - ({"reported"} if "reported" in cell.text else set())
+    return [kind for kind in KINDS if kind in own] if own else []
 
 
 def markdown(title: str, tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
@@ -215,19 +113,18 @@ def markdown(title: str, tables: Sequence[Table], *, notes: Sequence[str] = (), 
         title: The heading.
         tables: What to print.
         notes: Sentences that must be read with the tables; they stand above them.
-        view: The query that made the tables what they are; empty for the usual one.
+        view: The query that made the tables what they are.
     """
     parts = [f"# {_md(title)}\n", *(f"{_md(note)}\n" for note in notes)]
     parts += [f"View: `{view}`\n"] if view else []
     for table in tables:
-        below = [_md(note) for note in table.notes]
-        below += [says] if (says := explained(table, MARKDOWN, _md)) else []
+        marks = _explained(table, _md_marked)
         lines = [
             f"## {_md(table.caption)}\n",
-            _md_row([_md(f"{c.group}: {c.label}" if c.group else c.label) for c in table.columns]),
+            _md_row([_md(_head(column)) for column in table.columns]),
             "|" + "|".join(" ---: " if c.numeric else " --- " for c in table.columns) + "|",
-            *(_md_row([marked(cell, MARKDOWN, _md) for cell in row.cells]) for row in table.rows),
-            *(f"\n{note}" for note in below),
+            *(_md_row([_md_marked(cell) for cell in row.cells]) for row in table.rows),
+            *(f"\n{note}" for note in [*map(_md, table.notes), *([marks] if marks else [])]),
         ]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -244,12 +141,20 @@ def _md(text: str) -> str:
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _md_marked(cell: Cell) -> str:
+    kinds, text = _kinds(cell), _md(cell.text)
+    text = f"**{text}**" if text and "best" in kinds else text
+    text = f"*{text}*" if text and "part" in kinds else text
+    return text + "".join(KINDS[kind].mark for kind in kinds) * bool(text)
+
+
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "±": r"$\pm$",
     "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     "[": "{[}", "*": "{*}",  # at the start of a row they would belong to the end of the one before
 }  # fmt: skip
+TEX_MARKS = {"‡": r"$^\ddagger$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}", "◊": r"$^\diamond$"}
 
 
 def tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
@@ -260,10 +165,10 @@ def tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -
 
 def _tex_table(table: Table) -> str:
     heads = " & ".join(_tex(column.label) for column in table.columns)
-    rows = "\n".join(" & ".join(marked(c, LATEX, _tex) for c in row.cells) + r" \\" for row in table.rows)
+    rows = "\n".join(" & ".join(map(_tex_marked, row.cells)) + r" \\" for row in table.rows)
     notes = "".join(f"% {_flat(note)}\n" for note in table.notes)
     form = "".join("r" if column.numeric else "l" for column in table.columns)
-    marks = explained(table, LATEX, _tex)
+    marks = _explained(table, _tex_marked)
     below = f"\\par\\smallskip\\footnotesize {marks}\n" if marks else ""
     return (
         f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_tex(table.caption)}}}\n"
@@ -276,44 +181,62 @@ def _tex(text: str) -> str:
     return "".join(TEX.get(sign, sign) for sign in _flat(text))
 
 
+def _tex_marked(cell: Cell) -> str:
+    kinds, text = _kinds(cell), _tex(cell.text)
+    text = rf"\textbf{{{text}}}" if text and "best" in kinds else text
+    text = rf"\textit{{{text}}}" if text and "part" in kinds else text
+    return text + "".join(TEX_MARKS.get(KINDS[k].mark, KINDS[k].mark) for k in kinds) * bool(text)
+
+
+def _explained(table: Table, marked: Callable[[Cell], str]) -> str:
+    """What the marks of a table mean, in a line."""
+    seen: dict[str, str] = {}
+    for row in table.rows:
+        for cell in row.cells:
+            for kind in _kinds(cell) if cell.text else ():
+                seen.setdefault(kind, cell.text)
+    words = {"best": "bold", "part": "italic"}
+    found = []
+    for name in [name for name in KINDS if name in seen and (name == "best" or KINDS[name].csv)]:
+        kind = KINDS[name]
+        sample = words.get(name, "") or ("" if kind.mark else seen[name])
+        sign = marked(Cell(text=sample, kind=name)) if sample else marked(Cell(text="x", kind=name))[1:]
+        found.append(f"{sign}: {marked(Cell(text=kind.meaning))}")
+    return f"Marks: {'; '.join(found)}." if found else ""
+
+
 def _flat(text: str) -> str:
     """A text in one line, without signs that control what reads it."""
     return " ".join("".join(sign if sign >= " " and sign != "\x7f" else " " for sign in text).split())
 
 
 def table_json(table: Table) -> dict[str, Any]:
-    """A table as plain values: the rows' cells by the columns' keys."""
+    """A table as plain values: the rows' cells by the columns' keys, headings over rows as `group`."""
     keys = [column.key for column in table.columns]
+    rows = []
+    for heading, row in table.entries:
+        pairs = zip(keys, row.cells, strict=True)
+        cells = {key: _json_cell(cell) for key, cell in pairs if cell.text or cell.value is not None}
+        rows.append({"key": row.key, "kind": row.kind, "group": heading, "cells": cells})
     return {
         "name": table.name,
         "caption": table.caption,
         "columns": [
             {"key": c.key, "label": c.label, "group": c.group, "note": c.note} for c in table.columns
         ],
-        "rows": [
-            {
-                "key": row.key,
-                "kind": row.kind,
-                "cells": {
-                    k: _value(c)
-                    for k, c in zip(keys, row.cells, strict=True)
-                    if c.text or c.value is not None
-                },
-            }
-            for row in table.rows
-        ],
+        "rows": rows,
         "notes": list(table.notes),
     }
 
 
-def _value(cell: Cell) -> dict[str, Any]:
-    """A cell: its value, and what else is known of it where there is something."""
-    value = _known(cell)
-    says = value is None and not cell.kind and cell.text not in UNKNOWN
-    found: dict[str, Any] = {"value": cell.text if says else value}
+def _json_cell(cell: Cell) -> dict[str, Any]:
+    """A cell: its value as printed, and what else is known of it."""
+    value = printed_value(cell)
+    if value is None and not cell.kind and cell.text not in UNKNOWN:
+        value = cell.text
     more = {"text": cell.text, "kind": cell.kind, "note": cell.note, "href": cell.href}
-    deviation = {} if cell.deviation is None else {"deviation": cell.deviation}
-    return found | deviation | {name: value for name, value in more.items() if value}
+    deviation = {} if cell.deviation is None else {"deviation": deviation_of(cell)}
+    return {"value": value, **deviation, **{name: text for name, text in more.items() if text}}
 
 
 def parameters_text(number: int | None) -> str:

@@ -54,6 +54,10 @@ class Page:
     notes: Sequence[str] = ()
     charts: Sequence[Chart] = ()
 
+    def table(self, name: str) -> Table:
+        """One of its tables."""
+        return next(table for table in self.tables if table.name == name)
+
 
 class NotFound(UsageError):
     """There is no such page."""

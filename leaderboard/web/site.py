@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, Template, select_autoescape
-from markupsafe import Markup
 from pydantic import ValidationError
 
 from harness import __version__
@@ -33,6 +32,11 @@ from leaderboard.web.settings import Settings
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
+BOARDS = (
+    ("GLUE", "glue"), ("MTEB", "mteb"), ("BEIR", "beir"), ("Code", "codesearchnet"),
+    ("Long documents", "mldr"),
+)  # fmt: skip
+"""Suites that the head of every page links to."""
 API_HINT = "The page /api lists every parameter."
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
@@ -118,15 +122,21 @@ class Site:
         text = self.template(page.template).render(
             page=page,
             state=state,
-            site={"title": TITLE, "version": __version__, "kinds": self.kinds, "url": self.settings.url},
+            site={
+                "title": TITLE,
+                "version": __version__,
+                "kinds": self.kinds,
+                "url": self.settings.url,
+                "paths": {route.path for route in self.pages},
+                "url": self.settings.url,
+                "boards": self._boards(),
+            },
             url=lambda path, **query: address(path, query),
             asset=asset,
             theme=state.theme,
             static=self.settings.static,
             twins=links,
             view_links={f"theme_{n}": "?" + state.query(theme=n) for n in ("auto", "light", "dark")},
-            table=lambda name, pick=False: _table(page, name, pick),
-            legend=formats.legend(page.tables),
         )
         return RenderedPage(
             body=text.encode(),
@@ -138,6 +148,12 @@ class Site:
     def template(self, name: str) -> Template:
         """A file of templates/."""
         return self._environment.get_template(name)
+
+    def _boards(self) -> list[tuple[str, str]]:
+        """The boards in the head of every page: label and path."""
+        own = {route.path for route in self.pages}
+        suites = [(label, slug) for label, slug in BOARDS if slug in self.queries.suites]
+        return [(label, f"/{slug}" if f"/{slug}" in own else f"/suites/{slug}") for label, slug in suites]
 
 
 def open_site(settings: Settings) -> Site:
@@ -161,7 +177,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["modelname"] = formats.name_html
+    found.globals["zip"] = zip
     found.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
     return found
 
@@ -197,10 +213,6 @@ def _formatted(page: Page, state: State, form: str) -> str:
     if form == "md":
         return formats.markdown(page.title, page.tables, notes=page.notes, view=state.filters())
     return formats.tex(page.tables, notes=page.notes, view=state.filters())
-
-
-def _table(page: Page, name: str, pick: bool) -> Markup:
-    return formats.html(next(table for table in page.tables if table.name == name), pick=pick)
 
 
 def _links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:

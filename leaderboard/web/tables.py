@@ -1,9 +1,11 @@
-"""Tables: what a page prints, and what its CSV, Markdown, LaTeX and JSON twins hold."""
+"""Tables: what a page shows and what its JSON, CSV, Markdown and LaTeX hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 Value: TypeAlias = "float | int | str | bool | None"
@@ -16,13 +18,13 @@ class Cell:
     """One cell.
 
     Attributes:
-        text: As a page prints it, not escaped; empty for nothing.
-        value: What the twins carry; None for nothing.
-        href: Where it leads, a path of this site; empty for nowhere.
+        text: What a reader sees, not escaped.
+        value: The same as a number or a text; None for nothing.
+        href: Where it leads, a path of this site.
         kind: Why it looks as it does: names of KINDS with spaces between.
-        note: What a reader may want to know, in a sentence; it stands in the cell's title.
-        width: For a bar behind the number, 0 to 1; None for no bar.
-        deviation: The standard deviation of the value over the seeds of a training; None for no seeds.
+        note: A sentence about it, shown on hover.
+        deviation: The standard deviation of the value over the seeds of a training.
+        parts: Small cells that stand in it, one beside another; `note` says them in words.
     """
 
     text: str = ""
@@ -30,37 +32,68 @@ class Cell:
     href: str = ""
     kind: str = ""
     note: str = ""
-    width: float | None = None
     deviation: float | None = None
+    parts: Sequence[Cell] = ()
 
 
 EMPTY = Cell()
 
-KINDS = {
-    "best": "the best of this column, of what is shown",
-    "second": "the second best of this column, of what is shown",
-    "part": "a mean of some of its tasks: not ranked",
-    "none": "no score: not run, or under another revision or treatment of the model",
-    "failed": "it was run and failed",
-    "other": "on another revision of the data, or data that does not prove its revision",
-    "bad": "an impossible value",
-    "away": "not applicable",
-    "measured": "measured by this harness",
-    "imported": "taken over from a public results repository",
-    "reported": "printed in a paper",
-    "leak": "the model was trained on this task's data, by its makers' own account",
-    "chosen": "a choice of settings was made on this data",
-    "seeds": "some seeds of the training have no score: no mean over them",
-    "own": "trained on data of the user's own, not on that of the recipe",
-    "changed": "trained with other settings than the recipe's",
-    "selected": "scores on tasks selected a checkpoint or a setting: on the model, on those tasks, and on "
-    "means that have them",
-    "texts": "texts of this task are in the training data; the cell's title counts them",
-    "regressed": "lower than it may be: a check's verdict, or a drop of a curve",
-    "improved": "higher: a check's verdict",
-    "unsure": "nothing can be said, or something is missing",
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """A kind of cell: its meaning in the legend, a sample, its mark behind a number, its name in CSV."""
+
+    meaning: str
+    sample: str = "64.1"
+    mark: str = ""
+    csv: str = ""
+
+
+KINDS: Mapping[str, Kind] = {
+    "best": Kind(meaning="best of the rows shown", sample="71.2"),
+    "second": Kind(meaning="second best of the rows shown", sample="70.9"),
+    "part": Kind(meaning="mean of some of the tasks: not ranked", sample="65.0", csv="part"),
+    "none": Kind(meaning="no score", sample="–"),
+    "failed": Kind(meaning="the run failed", sample="×", csv="failed"),
+    "other": Kind(
+        meaning="on another revision of the data than the pinned one, or on one that is not stated",
+        mark="‡",
+        csv="other revision",
+    ),
+    "bad": Kind(meaning="impossible value, never counted", sample="!", csv="impossible"),
+    "away": Kind(meaning="not applicable", sample="·"),
+    "measured": Kind(meaning="measured by this harness", sample="measured"),
+    "imported": Kind(meaning="from a public results repository", sample="imported"),
+    "reported": Kind(meaning="printed in a paper", mark="¶", csv="reported"),
+    "leak": Kind(
+        meaning="the model was trained on this task's data, as its makers state", mark="†", csv="trained on"
+    ),
+    "chosen": Kind(
+        meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
+    ),
+    "seeds": Kind(meaning="some seeds have no score: no mean", sample="2 of 3 seeds", csv="some seeds"),
+    "own": Kind(meaning="trained on the user's own data", sample="model", mark=" (own data)", csv="own data"),
+    "changed": Kind(
+        meaning="trained with other settings than the recipe's",
+        sample="model",
+        mark=" (changed settings)",
+        csv="changed settings",
+    ),
+    "selected": Kind(
+        meaning="scores on tasks selected the model: it errs upward on them and in means that have them",
+        sample="model",
+        mark=" (selected)",
+        csv="selected",
+    ),
+    "texts": Kind(meaning="texts of this task are in the training data", mark="◊", csv="trained on texts"),
+    "regressed": Kind(meaning="lower than it may be", sample="▼"),
+    "improved": Kind(meaning="higher", sample="▲"),
+    "unsure": Kind(meaning="undecided, or something is missing", sample="?"),
 }
-"""Every kind a cell can have, and what it means: pages print the legend from it."""
+"""Every kind of cell by its name, which is its class in HTML."""
+
+PLAIN = {"away", "measured", "imported"}
+"""Kinds that need no line in a legend."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,15 +101,18 @@ class Column:
     """One column.
 
     Attributes:
-        key: In URLs and twins; unique in the table.
+        key: Its name in URLs, JSON and the table's head; unique in the table.
         label: The heading.
-        group: The heading over several columns that follow one another; empty for none.
+        group: The heading over several columns that follow one another.
         numeric: Whether it holds numbers, which stand to the right.
-        href: Where the heading leads as a link of its own (a task's page); empty for nowhere.
-        sort: The URL that sorts by this column; empty where one cannot.
+        href: Where the heading leads as a link of its own (a task's page).
+        sort: The URL that sorts by this column.
         sorted: How it is sorted now.
         note: What the column is, in a sentence.
         sticky: Whether it stays when the table is scrolled sideways.
+        fold: The URL that opens or folds the column's group.
+        open: Whether the group is open.
+        card: Its label on a phone, where a table of cards shows no other columns.
     """
 
     key: str
@@ -88,22 +124,42 @@ class Column:
     sorted: Sorted = ""
     note: str = ""
     sticky: bool = False
+    fold: str = ""
+    open: bool = False
+    card: str = ""
+
+    @property
+    def names_row(self) -> bool:
+        """Whether its cells are the rows' headings."""
+        return self.key in ("model", "name")
+
+    @property
+    def css(self) -> str:
+        """The classes of its cells."""
+        looks = {"t": not self.numeric, "sticky": self.sticky, "card": self.card}
+        return " ".join(name for name, holds in looks.items() if holds)
+
+    @property
+    def syllables(self) -> list[str]:
+        """The heading without its group's name, in parts between which a line may end."""
+        short = self.label.replace(self.group.replace(" ", ""), "", 1) if self.group else ""
+        words = re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[_\-./])", short if len(short) > 2 else self.label)
+        halves = [
+            (w[: len(w) // 2], w[len(w) // 2 :]) if len(w) > 11 and " " not in w else (w,) for w in words
+        ]
+        return [part for half in halves for part in half]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One row; `kind` is "", "pinned", "part" (incomplete) or "group" (a heading over the rows below).
+    """One row; `kind` is "", "part" (incomplete) or "group" (a heading over the rows below).
 
-    `key` names what the row is about (an entry's slug) where there is such a thing, and `pin` is the
-    URL that keeps it on top, or lets it go again. `drawn` is the HTML of its cells behind those of the
-    first two columns, where it was made before.
+    `key` names what the row is about (an entry's slug).
     """
 
     cells: Sequence[Cell]
     key: str = ""
     kind: str = ""
-    pin: str = ""
-    drawn: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,11 +167,12 @@ class Table:
     """One table of a page.
 
     Attributes:
-        name: Unique on its page; its anchor, and the name of a twin's part.
+        name: Unique on its page; its anchor.
         caption: What it shows, in a few words.
         columns: From left to right.
         rows: From top to bottom, each with a cell for every column.
         notes: Sentences below it.
+        cards: Whether a phone shows each row as a card with the columns that have `card`.
     """
 
     name: str
@@ -123,97 +180,36 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     notes: Sequence[str] = ()
+    cards: bool = False
 
+    @property
+    def looks(self) -> list[list[Value]]:
+        """Of every column the classes of its cells, its label on a card, and whether it names the row."""
+        return [
+            [c.css for c in self.columns],
+            [c.card for c in self.columns],
+            [c.names_row for c in self.columns],
+        ]
 
-SHORT = {
-    "part": "part", "failed": "failed", "other": "other revision", "bad": "impossible",
-    "reported": "reported", "leak": "trained on", "chosen": "chosen", "seeds": "some seeds",
-    "own": "own data", "changed": "changed settings", "selected": "selected",
-    "texts": "trained on texts",
-}  # fmt: skip
-"""What CSV calls the kinds that say why a number cannot be compared."""
+    @property
+    def groups(self) -> list[tuple[Column, int]]:
+        """The first column of each group with its width; empty where no column has a group."""
+        runs = [list(run) for _, run in groupby(self.columns, key=lambda c: (c.group, c.sticky))]
+        return [(run[0], len(run)) for run in runs] if any(c.group for c in self.columns) else []
 
-Signs: TypeAlias = "Mapping[str, tuple[str, str]]"
+    @property
+    def legend(self) -> list[tuple[str, Kind]]:
+        """The kinds of its cells that need a word."""
+        used = {cell.kind for row in self.rows for cell in row.cells}
+        names = {name for kinds in used for name in kinds.split()} - PLAIN
+        return [(name, kind) for name, kind in KINDS.items() if name in names]
 
-MARKDOWN: Signs = {
-    "best": ("**", "**"), "part": ("*", "*"), "other": ("", "‡"), "reported": ("", "¶"), "leak": ("", "†"),
-    "chosen": ("", "§"), "own": ("", " (own data)"), "changed": ("", " (changed settings)"),
-    "selected": ("", " (selected)"), "texts": ("", "◊"),
-}  # fmt: skip
-"""What stands before and after a text of a kind. What failed or is impossible prints a sign of its own."""
-
-LATEX: Signs = {
-    "best": (r"\textbf{", "}"), "part": (r"\textit{", "}"), "other": ("", r"$^\ddagger$"),
-    "reported": ("", r"\P{}"), "leak": ("", r"$^\dagger$"), "chosen": ("", r"\S{}"),
-    "own": ("", " (own data)"), "changed": ("", " (changed settings)"),
-    "selected": ("", " (selected)"), "texts": ("", r"$^\diamond$"),
-}  # fmt: skip
-
-WORDS = {"best": "bold", "part": "italic"}
-"""How the kinds without a sign look."""
-
-
-def marked(cell: Cell, signs: Signs, escape: Callable[[str], str]) -> str:
-    """A cell's text with its marks."""
-    text = escape(cell.text)
-    for kind in _kinds(cell) if text else ():
-        before, after = signs.get(kind, ("", ""))
-        text = f"{before}{text}{after}"
-    return text
-
-
-def explained(table: Table, signs: Signs, escape: Callable[[str], str]) -> str:
-    """What the marks of a table mean, in a line; empty where it has none."""
-    seen: dict[str, str] = {}
-    for row in table.rows:
-        for cell in row.cells:
-            if text := escape(cell.text):
-                for kind in _kinds(cell):
-                    seen.setdefault(kind, text)
-    found = []
-    for kind in (kind for kind in KINDS if kind in seen):
-        before, after = signs.get(kind, ("", ""))
-        word = WORDS.get(kind, "" if kind in signs else seen[kind])
-        found.append(f"{before}{word}{after}: {escape(KINDS[kind])}")
-    return f"Marks: {'; '.join(found)}." if found else ""
-
-
-def has_marks(table: Table) -> bool:
-    """Whether CSV needs a column of marks."""
-    return any(SHORT.keys() & set(_kinds(cell)) for row in table.rows for cell in row.cells if cell.kind)
-
-
-def row_marks(row: Row, table: Table) -> str:
-    """The marks of a row as CSV has them: columns, each with what is to be known of its number."""
-    texts = [", ".join(SHORT[kind] for kind in _kinds(cell) if kind in SHORT) for cell in row.cells]
-    return _by_column(table, texts)
-
-
-def has_deviations(table: Table) -> bool:
-    """Whether CSV needs a column of standard deviations."""
-    return any(cell.deviation is not None for row in table.rows for cell in row.cells)
-
-
-def row_deviations(row: Row, table: Table) -> str:
-    """The standard deviations of a row over seeds, by column."""
-    return _by_column(table, ["" if cell.deviation is None else repr(cell.deviation) for cell in row.cells])
-
-
-def _by_column(table: Table, texts: Sequence[str]) -> str:
-    """What is said of cells, with the names of their columns."""
-    labels = [column.label for column in table.columns]
-    found = []
-    for column, text in zip(table.columns, texts, strict=True):
-        once = labels.count(column.label) == 1 or not column.group
-        name = column.label if once else f"{column.group}: {column.label}"
-        found += [f"{name}: {text}"] if text else []
-    return "; ".join(found)
-
-
-def _kinds(cell: Cell) -> list[str]:
-    """The kinds of a cell that are marked; a cell that says itself that it is reported needs no mark."""
-    if not cell.kind:
-        return []
-    own = set(cell.kind.split()) & {"best", *SHORT}
-    own -= {"reported"} if "reported" in cell.text else set()
-    return [kind for kind in KINDS if kind in own]
+    @property
+    def entries(self) -> Iterator[tuple[str, Row]]:
+        """The rows without headings, each with the heading above it."""
+        heading = ""
+        for row in self.rows:
+            if row.kind == "group":
+                heading = next((cell.text for cell in row.cells if cell.text), "")
+            else:
+                yield heading, row

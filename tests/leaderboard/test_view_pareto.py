@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import Html, figures
+from html_pages import Html, figures, printed
 from leaderboard.web.intake import Tokens
 from site_data import HOSTILE, Import
 
@@ -144,7 +144,7 @@ def test_the_gain_is_the_step_to_the_neighbour(client: TestClient) -> None:
         gains = [p.get("step") for p in ordered]
         assert gains[0] in (None, "")
         for low, high, gain in zip(ordered, ordered[1:], gains[1:], strict=False):
-            assert gain == pytest.approx(high["score"] - low["score"])
+            assert gain == pytest.approx(high["score"] - low["score"], abs=0.011)
 
 
 def figure_of(client: TestClient, query: str) -> Json:
@@ -158,7 +158,7 @@ def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClie
     assert not lacking & {p["model"] for p in rows(whole, "points")}
     assert lacking <= {p["model"] for p in rows(twin, "points")}
     assert rows(twin, "frontier") == rows(whole, "frontier")
-    assert max(p["score"] for p in rows(twin, "points")) == 0.99
+    assert max(p["score"] for p in rows(twin, "points")) == 99
     assert rows(twin, "points")[0]["there"] == 13, "incomplete ones come last"
     for query, hollow in (("part=1", lacking), ("", set())):
         data = figure_of(client, query)["data"]
@@ -175,13 +175,13 @@ def test_the_plot_holds_the_points_of_the_table(client: TestClient) -> None:
     found = figure_of(client, "part=1")
     *groups, line = found["data"]
     places = {
-        (href, x, round(y, 6))
+        (href, x, round(y, 2))
         for one in groups
         for href, x, y in zip(one["customdata"], one["x"], one["y"], strict=True)
     }
     listed = rows(read(client, "part=1"), "points")
     assert len(places) == len(listed)
-    assert {place[1:] for place in places} == {(p["x"], round(100 * p["score"], 6)) for p in listed}
+    assert {place[1:] for place in places} == {(p["x"], p["score"]) for p in listed}
     assert {one["name"] for one in groups} == {"imported", "measured"}
     assert (found["layout"]["xaxis"]["type"], line["name"]) == ("log", "frontier")
 
@@ -199,9 +199,9 @@ def test_scores_of_a_task_and_of_a_type(client: TestClient) -> None:
     given = {one.model: one.scores for one in many()}
     for name, score in ((p["model"], p["score"]) for p in rows(read(client, f"y=task:{first}"), "points")):
         if name in given:
-            assert score == pytest.approx(given[name][first])
+            assert score == printed(given[name][first])
     means = {p["model"]: p["score"] for p in rows(read(client), "points")}
-    assert means["acme/m0"] == pytest.approx(sum(given["acme/m0"].values()) / 13)
+    assert means["acme/m0"] == printed(sum(given["acme/m0"].values()) / 13)
 
 
 def test_throughput_is_of_one_device(client: TestClient) -> None:
@@ -234,7 +234,7 @@ def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
     assert largest["x"] == 7.0e19
     types = client.get("/pareto.json?suite=mteb&x=flops&y=types").json()
     means = {p["model"]: p["score"] for p in rows(types, "points")}
-    assert means[largest["model"]] == pytest.approx(0.5153, abs=5e-5)
+    assert means[largest["model"]] == 51.53
     one = client.get("/pareto.json?suite=mteb&x=flops&y=type:STS").json()
     assert rows(one, "frontier")
     html = client.get("/pareto?suite=mteb&x=flops").text

@@ -85,7 +85,7 @@ def test_who_used_a_recipe(client: TestClient) -> None:
     twin = client.get("/recipes/glue-optibert.json").json()
     used = next(table for table in twin["tables"] if table["name"] == "used")
     means = [row["cells"]["mean-glue"]["value"] for row in used["rows"]]
-    assert means == pytest.approx([0.915, 0.8, 0.7, 0.625])
+    assert means == pytest.approx([91.5, 80, 70, 62.5])
     assert [row["kind"] for row in used["rows"]] == ["", "", "", "part"]
 
 

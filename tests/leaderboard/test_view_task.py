@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness import catalog, imported
 from harness.types import SuiteOptions
+from html_pages import BROWSER, figures
 from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite, slug
@@ -116,7 +117,7 @@ def test_the_ranking_is_by_score_with_one_row_for_each_model(client: TestClient)
     rows = table(client, f"/tasks/{FIRST}.json")
     told = [(row["rank"], row["model"], row["score"]) for row in rows]
     assert told == [
-        (1, "acme/tiny-large", 0.6), (2, "acme/tiny-base", 0.52), (3, "minilm-ish", 0.5), (4, HOSTILE, 0.4)
+        (1, "acme/tiny-large", 60), (2, "acme/tiny-base", 52), (3, "minilm-ish", 50), (4, HOSTILE, 40)
     ]  # fmt: skip
     assert [row["origin"] for row in rows] == ["imported", "imported", "measured", "imported"]
     assert rows[0]["parameters"] == 335_000_000
@@ -217,7 +218,7 @@ def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision(
 
 @pytest.mark.parametrize(
     ("sort", "order"),
-    [("score", [0.4, 0.5, 0.52, 0.6]), ("-rank", [0.4, 0.5, 0.52, 0.6]), ("rank", [0.6, 0.52, 0.5, 0.4])],
+    [("score", [40, 50, 52, 60]), ("-rank", [40, 50, 52, 60]), ("rank", [60, 52, 50, 40])],
 )
 def test_sorting(client: TestClient, sort: str, order: list[float]) -> None:
     assert [row["score"] for row in table(client, f"/tasks/{FIRST}.json?sort={sort}")] == order
@@ -295,7 +296,7 @@ def test_tasks_with_hostile_names_can_be_reached(tmp_path: Path) -> None:
         assert name in page.text
         assert not [a for tag, a in page.elements if tag in ("b", "script") and not {"src", "type"} & set(a)]
         found = table(client, f"{links[name]}.json")
-        assert [row["score"] for row in found] == [0.1 + at / 100] * (2 if at < 3 else 1)
+        assert [row["score"] for row in found] == [10 + at] * (2 if at < 3 else 1)
     assert client.get(f"/tasks/{quote('<b>x</b>'.replace('/', ''), safe='')}").status_code == 404
     assert client.get(f"/tasks/{quote('ünïcode')}").status_code == 200
 
@@ -318,7 +319,7 @@ def test_a_task_in_no_suite_is_ranked_on_what_most_have(tmp_path: Path) -> None:
     assert "No suite of this site has" in page["notes"][0]
     assert page["data"]["scope"] == MOST
     (best,) = [r for r in table(client, "/tasks.json?q=Mine", "tasks") if r["name"] == "Mine"]
-    assert (best["best"], best["model"], best["results"]) == (0.9, "c", 4)
+    assert (best["best"], best["model"], best["results"]) == (90, "c", 4)
 
 
 def test_what_most_have_prefers_the_commonest_shape_and_its_data() -> None:
@@ -353,10 +354,10 @@ def massive(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 
 def test_suites_may_ask_a_task_for_other_subsets(massive: TestClient) -> None:
     english = table(massive, f"/tasks/{MASSIVE}.json")
-    assert [(row["model"], row["score"]) for row in english] == [("org/half", 0.8), ("org/full", 0.7)]
+    assert [(row["model"], row["score"]) for row in english] == [("org/half", 80), ("org/full", 70)]
     german = table(massive, f"/tasks/{MASSIVE}.json?scope=mteb-MTEB-deu-v1")
     assert [(row["model"], row.get("rank"), row.get("score")) for row in german] == [
-        ("org/full", 1, 0.5), ("org/half", None, None)
+        ("org/full", 1, 50), ("org/half", None, None)
     ]  # fmt: skip
     asked = massive.get(f"/tasks/{MASSIVE}.json").json()["data"]["scopes"]
     assert [one["name"] for one in asked] == ["mteb", "mteb-MTEB-deu-v1"]
@@ -366,7 +367,7 @@ def test_suites_may_ask_a_task_for_other_subsets(massive: TestClient) -> None:
 def test_a_single_subset_is_scored_on_the_splits_that_are_asked(massive: TestClient) -> None:
     german = table(massive, f"/tasks/{MASSIVE}.json?subset=de")
     assert [(row["model"], row.get("rank")) for row in german] == [("org/full", 1), ("org/half", None)]
-    assert german[0]["score"] == 0.6
+    assert german[0]["score"] == 60
     english = table(massive, f"/tasks/{MASSIVE}.json?scope=mteb-MTEB-deu-v1&subset=en")
     assert {row.get("rank") for row in english} == {None}, "nobody has English on the validation split"
 
@@ -383,8 +384,8 @@ def test_the_list_has_type_metric_results_best_and_suites(client: TestClient) ->
     assert set(rows) == {name for one in site_data.suites().values() for name in site_data.names(one.slug)}
     first = rows[FIRST]
     assert (first["type"], first["results"]) == ("Retrieval", 4)
-    assert (first["best"], first["model"], first["suites"]) == (0.6, "acme/tiny-large", "NanoBEIR")
-    assert rows[KOREAN]["best"] == 0.66, "on another revision of the data"
+    assert (first["best"], first["model"], first["suites"]) == (60, "acme/tiny-large", "NanoBEIR")
+    assert rows[KOREAN]["best"] == 66, "on another revision of the data"
 
 
 def test_the_list_is_filtered_sorted_and_paged(client: TestClient) -> None:

@@ -66,6 +66,11 @@ def page(client: TestClient, path: str) -> Html:
     return Html(answer.text)
 
 
+def printed(share: float) -> float:
+    """A share as tables print it: times 100, two decimals."""
+    return float(f"{100 * share:.2f}")
+
+
 def figures(html: str) -> list[dict[str, Any]]:
     """The figures of a page's charts."""
     return [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', html)]
