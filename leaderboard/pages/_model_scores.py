@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,11 +65,9 @@ class Standing:
         return bool(self.scores.over_tasks.complete[self.row])
 
 
-def standings(queries: Queries, entries: Sequence[Entry]) -> list[Standing]:
-    """Every suite in which some entries have anything."""
-    ids = [entry.id for entry in entries]
-    present = {score.scope for score in queries.scores(entry=ids)}
-    means = queries.averages(ids)
+def standings(queries: Queries, entries: Sequence[Entry], present: Collection[int]) -> list[Standing]:
+    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means."""
+    means = queries.averages([entry.id for entry in entries])
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     found = []
     for slug, one in queries.suites.items():
@@ -248,22 +246,25 @@ class EntryResults:
 
 def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]:
     """What is known of the scores of some entries."""
-    found = standings(queries, entries)
-    return [_results_of(queries, entry, [one for one in found if one.entry is entry]) for entry in entries]
-
-
-def _results_of(queries: Queries, entry: Entry, found: Sequence[Standing]) -> EntryResults:
-    rows = queries.results(entry=entry.id)
-    ids = [row.id for row in rows if entry.origin == "measured" and entry.output == "label"]
-    documents = queries.result_documents(ids) if ids else {}
-    return EntryResults(
-        entry=entry,
-        rows={row.task: row for row in rows},
-        reasons=reasons_of(queries.scores(entry=entry.id)),
-        standings=found,
-        chosen=frozenset(n for n, one in documents.items() if was_chosen(one.get("training") or {})),
-        revisions={one.id: one.revision or "" for one in queries.members(entry)} if entry.revisions else {},
-    )
+    ids = [entry.id for entry in entries]
+    scores, rows = queries.scores(entry=ids), queries.results(entry=ids)
+    found = standings(queries, entries, {score.scope for score in scores})
+    trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
+    records = queries.result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
+    chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
+    return [
+        EntryResults(
+            entry=entry,
+            rows={row.task: row for row in rows if row.entry == entry.id},
+            reasons=reasons_of(score for score in scores if score.entry == entry.id),
+            standings=[one for one in found if one.entry is entry],
+            chosen=chosen,
+            revisions={one.id: one.revision or "" for one in queries.members(entry)}
+            if entry.revisions
+            else {},
+        )
+        for entry in entries
+    ]
 
 
 def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:

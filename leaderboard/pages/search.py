@@ -157,5 +157,6 @@ PAGES = (
         state=SearchState,
         view=view,
         summary="Models, tasks, suites, papers and recipes by a part of any of their names.",
+        all_paths=lambda site: ["/search"],
     ),
 )
