@@ -81,21 +81,21 @@ class Common:
     def by_type(self) -> dict[str, list[int]]:
         """Those columns by type; types without any are left out."""
         columns = self.scores.site_suite.suite.columns
-        found = {
+        by_type = {
             kind: [at for at in self.columns if columns[at].type == kind] for kind in self.scores.by_type
         }
-        return {kind: places for kind, places in found.items() if places}
+        return {kind: places for kind, places in by_type.items() if places}
 
     @cached_property
     def types(self) -> dict[str, TypeMean]:
         """The means within types that all have: whole ones, else those over the columns that all have."""
-        found = {}
+        types = {}
         for kind, means in self.scores.by_type.items():
             if means.complete.all():
-                found[kind] = TypeMean(means.values, means.expected, means.expected)
+                types[kind] = TypeMean(means.values, means.expected, means.expected)
             elif places := self.by_type.get(kind):
-                found[kind] = TypeMean(self.mean(places), len(places), means.expected)
-        return found
+                types[kind] = TypeMean(self.mean(places), len(places), means.expected)
+        return types
 
     @property
     def over_tasks(self) -> Floats:
@@ -223,7 +223,7 @@ def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Scor
     for one in queries.scores(entry=list(row)):
         if fits(one):
             scopes[row[one.entry]].add(one.scope)
-    found = {
+    places = {
         slug: [{at for at, some in enumerate(columns) if some and own.issuperset(some)} for own in scopes]
         for slug, columns in _scopes_of(queries).items()
     }
@@ -231,10 +231,10 @@ def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Scor
         names, types = document.get("columns", {}), document.get("types", {})
         suite = queries.suites.get(slug)
         columns = enumerate(suite.suite.columns) if suite else ()
-        found.get(slug, [set()] * len(row))[row[entry]].update(
+        places.get(slug, [set()] * len(row))[row[entry]].update(
             at for at, one in columns if one.name in names or one.type in types
         )
-    return found
+    return places
 
 
 _scopes: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
@@ -270,10 +270,10 @@ class Differing(NamedTuple):
     tasks: int
 
 
-def measured_fields(queries: Queries, found: Common, rows: Sequence[int]) -> list[list[Mapping[str, Any]]]:
+def measured_fields(queries: Queries, shared: Common, rows: Sequence[int]) -> list[list[Mapping[str, Any]]]:
     """Identity and provenance of measured entries: for each task that all have, the fields of each."""
-    results = found.scores.results
-    ids = [[int(results[row, at]) for row in rows] for at in found.columns] if len(rows) > 1 else []
+    results = shared.scores.results
+    ids = [[int(results[row, at]) for row in rows] for at in shared.columns] if len(rows) > 1 else []
     documents = queries.result_documents([number for some in ids for number in some if number])
     return [
         [Comparable(identity=d["identity"]).fields(d["provenance"]) for d in (documents[n] for n in some)]

@@ -48,13 +48,13 @@ def works(queries: Queries, scores: SuiteScores) -> Works:
     """What the measured entries of a suite took, from their records."""
     rows = {entry.id: row for row, entry in enumerate(scores.entries) if entry.origin == "measured"}
     names = [task.name for task in scores.site_suite.suite.tasks]
-    found: dict[int, dict[str, Work]] = {}
+    by_row: dict[int, dict[str, Work]] = {}
     for entry, document in queries.records(list(rows), names):
         provenance = document.get("provenance", {})  # an object: the record's schema says so
         device = provenance.get("device")
         name = str(device.get("name") or device.get("kind")) if isinstance(device, dict) else "unknown device"
-        _add(found.setdefault(rows[entry], {}).setdefault(name, Work()), provenance)
-    return found
+        _add(by_row.setdefault(rows[entry], {}).setdefault(name, Work()), provenance)
+    return by_row
 
 
 def _add(work: Work, provenance: Mapping[str, Any]) -> None:
@@ -71,23 +71,23 @@ def _is_amount(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def devices(found: Works) -> list[str]:
+def devices(by_row: Works) -> list[str]:
     """The devices, those with the most entries first."""
-    count = Counter(device for by_device in found.values() for device in by_device)
+    count = Counter(device for by_device in by_row.values() for device in by_device)
     return sorted(count, key=lambda device: (-count[device], device))
 
 
-def throughput(found: Works, device: str) -> dict[int, float]:
+def throughput(by_row: Works, device: str) -> dict[int, float]:
     """Tokens per second of each row on a device."""
-    known = {row: by_device[device] for row, by_device in found.items() if device in by_device}
+    known = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
     return {row: work.tokens / work.encoding for row, work in known.items() if work.tokens and work.encoding}
 
 
-def cost(found: Works, device: str, price: float) -> dict[int, float]:
+def cost(by_row: Works, device: str, price: float) -> dict[int, float]:
     """The price of each row's seconds, where it ran on this device alone."""
     return {
         row: by_device[device].seconds * price / 3600
-        for row, by_device in found.items()
+        for row, by_device in by_row.items()
         if set(by_device) == {device} and by_device[device].seconds
     }
 
@@ -251,5 +251,5 @@ def number_with_unit(text: str) -> int | None:
     >>> number_with_unit("198M"), number_with_unit("1.3B"), number_with_unit("")
     (198000000, 1300000000, None)
     """
-    found = re.fullmatch(r"([\d.]+) ?([KMBT])", text)
-    return round(float(found[1]) * _UNITS[found[2]]) if found else None
+    match = re.fullmatch(r"([\d.]+) ?([KMBT])", text)
+    return round(float(match[1]) * _UNITS[match[2]]) if match else None

@@ -217,8 +217,8 @@ Results: TypeAlias = "Sequence[tuple[Result, Raw]]"
 
 def results_of(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
     """Every result of some tasks, of one entry for each model or of every revision."""
-    found = queries.task_results(tasks)
-    return [(row, raw) for row, raw in found if _is_row(queries.entries[row.entry], revisions)]
+    results = queries.task_results(tasks)
+    return [(row, raw) for row, raw in results if _is_row(queries.entries[row.entry], revisions)]
 
 
 def _is_row(entry: Entry, revisions: bool) -> bool:

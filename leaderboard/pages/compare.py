@@ -115,28 +115,28 @@ def view(site: Site, state: CompareState) -> Page:
             tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
             context=ComparePage(form=form(state, PATH, [search]), **parts),
         )
-    found = _common(queries, entries, state)
+    shared = _common(queries, entries, state)
     labels = _labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
-    fields = measured_fields(queries, found, measured)
+    fields = measured_fields(queries, shared, measured)
     differences = _differences_table(fields, [labels[row] for row in measured])
     tables = [
-        _facts_table(queries, entries, found, state), _means_table(found, labels),
-        _pairs_table(found, labels), _tasks_table(found, labels, state), _missing_table(found, labels),
+        _facts_table(queries, entries, shared, state), _means_table(shared, labels),
+        _pairs_table(shared, labels), _tasks_table(shared, labels, state), _missing_table(shared, labels),
         differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
         title=f"{', '.join(names[:-1])} and {names[-1]}",
         template="compare.html",
-        lead=_lead(found),
-        tables=[table for table in tables if table.rows and (found.types or table.name != "means")],
-        charts=[_chart(found, labels)] if found.types else [],
-        notes=_notes(found),
-        data={"suite": found.scores.site_suite.slug, "view": found.scores.convention or None,
-              "overlaps": dict(found.overlaps)},
+        lead=_lead(shared),
+        tables=[table for table in tables if table.rows and (shared.types or table.name != "means")],
+        charts=[_chart(shared, labels)] if shared.types else [],
+        notes=_notes(shared),
+        data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
+              "overlaps": dict(shared.overlaps)},
         context=ComparePage(
-            form=form(state, PATH, [search, *_controls(queries, found, state)]),
+            form=form(state, PATH, [search, *_controls(queries, shared, state)]),
             compared=True,
             same=0 if differences.rows else len(fields),
             **parts,
@@ -155,14 +155,14 @@ def _entry(queries: Queries, name: str) -> Entry:
 
 def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
     pinned = state.revisions == "pinned"
-    found = common(queries, entries, suite=state.suite, pinned=pinned)
-    suite = found.scores.site_suite
+    shared = common(queries, entries, suite=state.suite, pinned=pinned)
+    suite = shared.scores.site_suite
     if state.view in views(suite.suite)[1:]:
         return common(queries, entries, suite=suite.slug, view=state.view, pinned=pinned)
     names = {name for one in queries.suites.values() for name in views(one.suite)}
     if state.view and state.view not in names:
         raise missing("view", state.view, names, then="A suite's page offers those there are.")
-    return found
+    return shared
 
 
 def _labels(entries: Sequence[Entry]) -> list[str]:
@@ -185,17 +185,17 @@ def _chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) ->
         return not (name.startswith(text) or name.rpartition("/")[2].startswith(text)), -entry.tasks
 
     every = [entry for entry in queries.entries.values() if not entry.member]
-    found = [entry for entry in every if text in entry.model.casefold() and entry.slug not in slugs]
+    matches = [entry for entry in every if text in entry.model.casefold() and entry.slug not in slugs]
     offered = (text or len(slugs) < LEAST) and len(slugs) < MOST
-    shown = sorted(found, key=order)[:MATCHES] if offered else []
+    shown = sorted(matches, key=order)[:MATCHES] if offered else []
     labels = [f"{LETTERS[at : at + 1]} {entry.model}".lstrip() for at, entry in enumerate(entries)]
     return {
         "chosen": [
             (label, link([s for s in slugs if s != e.slug])) for label, e in zip(labels, entries, strict=True)
         ],
         "matches": [(e.model, _about(e), link([*slugs, e.slug])) for e in shown],
-        "total": len(found),
-        "near": nearest(state.q, sorted({entry.model for entry in every})) if text and not found else [],
+        "total": len(matches),
+        "near": nearest(state.q, sorted({entry.model for entry in every})) if text and not matches else [],
         "q": state.q,
     }
 
@@ -209,15 +209,15 @@ def _about(entry: Entry) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _controls(queries: Queries, found: Common, state: CompareState) -> list[Control]:
-    suites, own = queries.suites, found.scores.site_suite
-    counts = {**found.overlaps, own.slug: found.overlaps.get(own.slug, 0)}
+def _controls(queries: Queries, shared: Common, state: CompareState) -> list[Control]:
+    suites, own = queries.suites, shared.scores.site_suite
+    counts = {**shared.overlaps, own.slug: shared.overlaps.get(own.slug, 0)}
     selects: dict[str, tuple[str, str, Sequence[tuple[str, str]]]] = {
         "suite": ("Suite, with the tasks that all have", own.slug,
                   [(slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
                    for slug, count in counts.items()]),
-        "view": ("Numbers", found.scores.convention, [(n, f"as {n} prints") for n in views(own.suite)]),
-        "type": ("Tasks of type", state.type, [("", "all"), *((kind, kind) for kind in found.by_type)]),
+        "view": ("Numbers", shared.scores.convention, [(n, f"as {n} prints") for n in views(own.suite)]),
+        "type": ("Tasks of type", state.type, [("", "all"), *((kind, kind) for kind in shared.by_type)]),
         "revisions": ("Scores", state.revisions, REVISIONS),
     }  # fmt: skip
     return [
@@ -227,27 +227,27 @@ def _controls(queries: Queries, found: Common, state: CompareState) -> list[Cont
     ]
 
 
-def _lead(found: Common) -> str:
-    suite, count = found.scores.site_suite.suite, len(found.columns)
-    if found.types and not count:
-        return f"{suite.title}: all of them have means within {len(found.types)} of its types."
+def _lead(shared: Common) -> str:
+    suite, count = shared.scores.site_suite.suite, len(shared.columns)
+    if shared.types and not count:
+        return f"{suite.title}: all of them have means within {len(shared.types)} of its types."
     return f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
 
 
-def _notes(found: Common) -> list[str]:
+def _notes(shared: Common) -> list[str]:
     notes = []
-    if not found.columns:
+    if not shared.columns:
         notes.append(
             "Papers print only means within types of some of them: there is no task to compare on."
-            if found.types
+            if shared.types
             else "There is no task that all of them have on this suite: no mean can be compared."
         )
-    more = found.on_other_data - len(found.columns)
+    more = shared.on_other_data - len(shared.columns)
     if more:
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
-    elif other := int((found.scores.reasons[:, found.columns] == OTHER).any(axis=0).sum()):
+    elif other := int((shared.scores.reasons[:, shared.columns] == OTHER).any(axis=0).sum()):
         notes.append(f"On {other} of the tasks some were scored on another revision of the data (marked).")
-    origins = sorted({entry.origin for entry in found.entries})
+    origins = sorted({entry.origin for entry in shared.entries})
     if len(origins) > 1:
         notes.append(f"Numbers of different origin stand side by side: {', '.join(origins)}.")
     return notes
@@ -295,14 +295,14 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
 
 
 def _facts_table(
-    queries: Queries, entries: Sequence[Entry], found: Common | None, state: CompareState
+    queries: Queries, entries: Sequence[Entry], shared: Common | None, state: CompareState
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
     rows["mteb"] = [_mteb(queries.facts(entry)) for entry in entries]
-    if found is not None:
-        rows["Data"] = [_data_cell(found, row) for row in range(len(entries))]
-        rows["Trained on this suite"] = [_trained(found, entry) for entry in entries]
+    if shared is not None:
+        rows["Data"] = [_data_cell(shared, row) for row in range(len(entries))]
+        rows["Trained on this suite"] = [_trained(shared, entry) for entry in entries]
     known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
     heads = [Column(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
     body = [[_text(name), *cells, _differs(cells)] for name, cells in known.items()]
@@ -325,17 +325,17 @@ def _mteb(facts: Mapping[str, Any]) -> Cell:
     return _text(versions if isinstance(versions, str | None) else ", ".join(map(str, versions)))
 
 
-def _data_cell(found: Common, row: int) -> Cell:
-    count = len(found.columns)
-    other = int((found.scores.reasons[row, found.columns] == OTHER).sum())
+def _data_cell(shared: Common, row: int) -> Cell:
+    count = len(shared.columns)
+    other = int((shared.scores.reasons[row, shared.columns] == OTHER).sum())
     return _text(f"pinned on {count - other} of {count} tasks" if count else None)
 
 
-def _trained(found: Common, entry: Entry) -> Cell:
+def _trained(shared: Common, entry: Entry) -> Cell:
     """On how many of the suite's tasks the model was trained, as its makers state."""
     if entry.trained_on is None:
         return _text(None)
-    columns = found.scores.site_suite.suite.columns
+    columns = shared.scores.site_suite.suite.columns
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
     return Cell(
         text=f"{len(seen)} of {len(columns)} tasks" if seen else "no", value=len(seen), note=", ".join(seen)
@@ -348,21 +348,21 @@ def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
     return Cell(text="make it the first", href=f"{PATH}?{state.query(m=order)}")
 
 
-def _means_table(found: Common, labels: Sequence[str]) -> Table:
+def _means_table(shared: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
-    scores, suite = found.scores, found.scores.site_suite.suite
+    scores, suite = shared.scores, shared.scores.site_suite.suite
     whole, typed = len(suite.columns), len(scores.by_type) > 1
-    count = whole if scores.over_tasks.complete.all() else len(found.columns)
-    rows = [_mean_row(found, "Over tasks", f"{count} of {whole} tasks", found.over_tasks)]
-    if found.untouched:
-        of = f"{len(found.untouched)} of {whole} tasks"
-        rows.append(_mean_row(found, "Over untouched tasks", of, found.mean(found.untouched), None))
+    count = whole if scores.over_tasks.complete.all() else len(shared.columns)
+    rows = [_mean_row(shared, "Over tasks", f"{count} of {whole} tasks", shared.over_tasks)]
+    if shared.untouched:
+        of = f"{len(shared.untouched)} of {whole} tasks"
+        rows.append(_mean_row(shared, "Over untouched tasks", of, shared.mean(shared.untouched), None))
     if typed:
-        of = f"{len(found.types)} of {len(scores.by_type)} types, as below"
-        rows.append(_mean_row(found, "Over types", of, found.over_types))
+        of = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
+        rows.append(_mean_row(shared, "Over types", of, shared.over_types))
         rows += [
-            _mean_row(found, kind, f"{one.count} of {one.expected} tasks", one.values, kind)
-            for kind, one in found.types.items()
+            _mean_row(shared, kind, f"{one.count} of {one.expected} tasks", one.values, kind)
+            for kind, one in shared.types.items()
         ]
     rows = [row for row in rows if any(cell.value is not None for cell in row.cells[2:])]
     own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
@@ -382,22 +382,22 @@ def _means_table(found: Common, labels: Sequence[str]) -> Table:
             *_columns(labels),
         ],
         rows=rows,
-        notes=[LIKE_FOR_LIKE, *_selection_notes(found)],
+        notes=[LIKE_FOR_LIKE, *_selection_notes(shared)],
     )
 
 
-def _selection_notes(found: Common) -> list[str]:
-    if not found.selected:
+def _selection_notes(shared: Common) -> list[str]:
+    if not shared.selected:
         return []
     rest = "the mean over untouched tasks leaves them out, for all alike"
-    rest = rest if found.untouched else "nothing that all of them have is untouched"
-    names = ", ".join(found.selected)
+    rest = rest if shared.untouched else "nothing that all of them have is untouched"
+    names = ", ".join(shared.selected)
     return [
         f"Scores on {names} selected some of these models or their settings, and err upward there: {rest}."
     ]
 
 
-def _mean_row(found: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
+def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
     cells = [
@@ -407,7 +407,7 @@ def _mean_row(found: Common, name: str, of: str, values: Floats, kind: str | Non
         for value in map(float, values)
     ]
     if kind is not None:
-        cells = [mean_of(cell, found.scores, row, kind) for row, cell in enumerate(cells)]
+        cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
     return Row(cells=[_text(name), _text(of), *cells])
 
 
@@ -424,14 +424,14 @@ def _own_cell(means: Means, row: int) -> Cell:
     return Cell(text=text, value=value, kind="part", note=note)
 
 
-def _pairs_table(found: Common, labels: Sequence[str]) -> Table:
+def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
     means: dict[str, tuple[str, Callable[[Pair], Difference | None]]] = {
         "tasks": ("Over tasks", lambda pair: pair.tasks)
     }
-    if found.untouched:
+    if shared.untouched:
         means["untouched"] = ("Over untouched tasks", lambda pair: pair.untouched)
-    if len(found.by_type) > 1:
+    if len(shared.by_type) > 1:
         means["types"] = ("Over types", lambda pair: pair.types)
     heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
     counts = (("wins", "Higher"), ("losses", "Lower"), ("ties", "Ties"))
@@ -443,7 +443,7 @@ def _pairs_table(found: Common, labels: Sequence[str]) -> Table:
             Column(key=f"{key}_verdict", label="So", group=label),
         ]
     rows = []
-    for pair in found.pairs():
+    for pair in shared.pairs():
         names = labels[pair.first], labels[pair.second]
         cells = [*map(_text, names), *(_text(getattr(pair, key)) for key, _ in counts)]
         for _, difference in means.values():
@@ -458,29 +458,29 @@ def _pairs_table(found: Common, labels: Sequence[str]) -> Table:
     )
 
 
-def _difference_cells(found: Difference | None, one: str, other: str) -> list[Cell]:
-    if found is None:
+def _difference_cells(difference: Difference | None, one: str, other: str) -> list[Cell]:
+    if difference is None:
         return [EMPTY] * 3
-    verdict = f"{one if found.value > 0 else other} is higher" if found.is_clear else ALIKE
-    if found.half is None:
+    verdict = f"{one if difference.value > 0 else other} is higher" if difference.is_clear else ALIKE
+    if difference.half is None:
         return [
-            Cell(text=delta_text(found.value), value=found.value),
+            Cell(text=delta_text(difference.value), value=difference.value),
             EMPTY,
             _text("a single task gives no interval"),
         ]
-    half = Cell(text=f"{100 * found.half:.2f}", value=found.half)
-    return [Cell(text=delta_text(found.value), value=found.value), half, _text(verdict)]
+    half = Cell(text=f"{100 * difference.half:.2f}", value=difference.half)
+    return [Cell(text=delta_text(difference.value), value=difference.value), half, _text(verdict)]
 
 
-def _tasks_table(found: Common, labels: Sequence[str], state: CompareState) -> Table:
+def _tasks_table(shared: Common, labels: Sequence[str], state: CompareState) -> Table:
     """Each task that all have: scores, differences to the first entry, and which is best."""
-    fields = _task_fields(found, labels)
-    kinds = [state.type] if state.type in found.by_type else found.by_type
-    rows = [at for kind in kinds for at in found.by_type[kind]]
+    fields = _task_fields(shared, labels)
+    kinds = [state.type] if state.type in shared.by_type else shared.by_type
+    rows = [at for kind in kinds for at in shared.by_type[kind]]
     rows = _sorting.in_order(rows, fields, state.sort) if state.sort else rows
-    known = bool(np.isfinite(found.scores.low[:, found.columns]).any())
+    known = bool(np.isfinite(shared.scores.low[:, shared.columns]).any())
     rule = "equal, or within their known intervals combined" if known else "equal. No interval is known"
-    columns = found.scores.site_suite.suite.columns
+    columns = shared.scores.site_suite.suite.columns
     return Table(
         name="tasks",
         caption="Scores × 100 on what all have, and differences to the first",
@@ -490,12 +490,12 @@ def _tasks_table(found: Common, labels: Sequence[str], state: CompareState) -> T
     )
 
 
-def _task_fields(found: Common, labels: Sequence[str]) -> list[_sorting.Field[int]]:
-    site_suite, values = found.scores.site_suite, found.scores.values
+def _task_fields(shared: Common, labels: Sequence[str]) -> list[_sorting.Field[int]]:
+    site_suite, values = shared.scores.site_suite, shared.scores.values
     columns, column = site_suite.suite.columns, _sorting.Field[int]
 
     def best(at: int) -> Cell:
-        winners = found.winners(at)
+        winners = shared.winners(at)
         return _text(labels[winners[0]] if len(winners) == 1 else "tie")
 
     def spread(at: int) -> float:
@@ -510,14 +510,14 @@ def _task_fields(found: Common, labels: Sequence[str]) -> list[_sorting.Field[in
     for row, label in enumerate(labels):
         fields.append(
             column(key=f"s{row}", label=label, numeric=True, sort=lambda at, row=row: float(values[row, at]),
-                   cell=lambda at, row=row: _score_cell(found, row, at))
+                   cell=lambda at, row=row: _score_cell(shared, row, at))
         )  # fmt: skip
         if row:
             fields.append(
                 column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True,
                        note="The difference to the first.",
                        sort=lambda at, row=row: float(values[row, at] - values[0, at]),
-                       cell=lambda at, row=row: _delta_cell(found, row, at))
+                       cell=lambda at, row=row: _delta_cell(shared, row, at))
             )  # fmt: skip
     if len(labels) > 2:
         fields.append(
@@ -527,18 +527,18 @@ def _task_fields(found: Common, labels: Sequence[str]) -> list[_sorting.Field[in
     return [*fields, column(key="best", label="Best", cell=best)]
 
 
-def _delta_cell(found: Common, row: int, at: int) -> Cell:
-    gap = float(found.scores.values[row, at] - found.scores.values[0, at])
-    note = f"{ALIKE}, by their intervals or as they are equal" if found.tied(row, 0, at) else ""
+def _delta_cell(shared: Common, row: int, at: int) -> Cell:
+    gap = float(shared.scores.values[row, at] - shared.scores.values[0, at])
+    note = f"{ALIKE}, by their intervals or as they are equal" if shared.tied(row, 0, at) else ""
     return Cell(text=delta_text(gap), value=gap, note=note)
 
 
-def _score_cell(found: Common, row: int, at: int) -> Cell:
-    scores, entry = found.scores, found.entries[row]
+def _score_cell(shared: Common, row: int, at: int) -> Cell:
+    scores, entry = shared.scores, shared.entries[row]
     value, low, high = (float(numbers[row, at]) for numbers in (scores.values, scores.low, scores.high))
     column, texts = scores.site_suite.suite.columns[at], int(scores.trained_on[row, at])
     scopes = scopes_of(column)
-    kinds = ["best"] if found.winners(at) == [row] else []
+    kinds = ["best"] if shared.winners(at) == [row] else []
     kinds += leaks(entry, scopes, texts, column.name)
     kinds += ["other"] if scores.reasons[row, at] == OTHER else []
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
@@ -551,15 +551,15 @@ def _score_cell(found: Common, row: int, at: int) -> Cell:
     return over_seeds(cell, float(scores.deviations[row, at]), entry.seeds)
 
 
-def _missing_table(found: Common, labels: Sequence[str]) -> Table:
+def _missing_table(shared: Common, labels: Sequence[str]) -> Table:
     """The tasks that some of them have and others do not, with why."""
-    site_suite = found.scores.site_suite
-    there = (found.scores.reasons != REASONS.index("none")).any(axis=0)
+    site_suite = shared.scores.site_suite
+    there = (shared.scores.reasons != REASONS.index("none")).any(axis=0)
     rows = []
     for at, column in enumerate(site_suite.suite.columns):
-        if there[at] and at not in found.columns:
+        if there[at] and at not in shared.columns:
             head = _text(column.name, href=column_path(site_suite, column))
-            cells = [_why_cell(found, row, at) for row in range(len(labels))]
+            cells = [_why_cell(shared, row, at) for row in range(len(labels))]
             rows.append(Row(cells=[head, _text(column.type), *cells], key=column.name))
     nobody = int((~there).sum())
     return Table(
@@ -575,11 +575,11 @@ def _missing_table(found: Common, labels: Sequence[str]) -> Table:
     )
 
 
-def _why_cell(found: Common, row: int, at: int) -> Cell:
-    scores = found.scores
+def _why_cell(shared: Common, row: int, at: int) -> Cell:
+    scores = shared.scores
     reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
     if reason == "seeds":
-        return some_seeds(int(scores.seeds[row, at]), len(found.entries[row].seeds))
+        return some_seeds(int(scores.seeds[row, at]), len(shared.entries[row].seeds))
     if scores.counted[row, at]:
         return Cell(text=score_text(value), value=value)
     if reason == "other" and value == value:
@@ -616,22 +616,22 @@ def _values_cell(values: Sequence[Any]) -> Cell:
         for value in values[:20]
     ]
     more = f"; and {len(values) - 3} more" if len(values) > 3 else ""
-    short = re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], "; ".join(texts[:3]) + more)
+    short = re.sub(r"\b[0-9a-f]{16,}\b", lambda hash_: hash_[0][:12], "; ".join(texts[:3]) + more)
     return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))
 
 
-def _chart(found: Common, labels: Sequence[str]) -> Chart:
+def _chart(shared: Common, labels: Sequence[str]) -> Chart:
     """The means by type, or the scores by task where there is one type."""
-    columns = found.scores.site_suite.suite.columns
-    parts = {kind: one.values for kind, one in found.types.items()}
-    if len(found.scores.by_type) == 1 and 0 < len(found.columns) <= BARS:
-        parts = {columns[at].name: found.mean([at]) for at in found.columns}
+    columns = shared.scores.site_suite.suite.columns
+    parts = {kind: one.values for kind, one in shared.types.items()}
+    if len(shared.scores.by_type) == 1 and 0 < len(shared.columns) <= BARS:
+        parts = {columns[at].name: shared.mean([at]) for at in shared.columns}
     series = [
         BarSeries(
             label=label, values=[100 * float(values[row]) for values in parts.values()],
             href=address(f"/models/{entry.model_slug}"),
         )
-        for row, (label, entry) in enumerate(zip(labels, found.entries, strict=True))
+        for row, (label, entry) in enumerate(zip(labels, shared.entries, strict=True))
     ]  # fmt: skip
     plot = Bars(axis=Axis(label="mean score × 100"), categories=list(parts), series=series)
     return chart("types", "Means over what all have", plot)
