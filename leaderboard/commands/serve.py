@@ -6,7 +6,7 @@ import errno
 import socket
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -116,11 +116,17 @@ def _serve(settings: Settings, host: str, port: int, workers: int) -> int:
         if workers == 1:
             uvicorn.Server(uvicorn.Config(create_app(settings, site), **options)).run(sockets=[listening])
             return 0
-        Thread(target=refresh_again_and_again, args=[site], daemon=True).start()
+        ends = Event()
+        refresher = Thread(target=refresh_again_and_again, args=[site, ends])
+        refresher.start()
         worker = partial(worker_app, settings)
         options |= {"workers": workers, "timeout_worker_healthcheck": PATIENCE}
         config = uvicorn.Config(worker, factory=True, **options)
-        Multiprocess(config, sockets=[listening]).run()
+        try:
+            Multiprocess(config, sockets=[listening]).run()
+        finally:
+            ends.set()
+            refresher.join()
     return 0
 
 

@@ -8,11 +8,11 @@ import inspect
 import logging
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -290,10 +290,9 @@ async def _repeat(look: Callable[[], int], seconds: float, metrics: Metrics) -> 
             log.exception("The folders could not be looked at; the pages stay as they are.")
 
 
-def refresh_again_and_again(site: Site) -> None:
-    """Refresh the snapshot for the workers, in a thread of their parent."""
-    while site.settings.refresh:
-        time.sleep(site.settings.refresh)
+def refresh_again_and_again(site: Site, ends: Event) -> None:
+    """Refresh the snapshot for the workers, in a thread of their parent, until it ends."""
+    while site.settings.refresh and not ends.wait(site.settings.refresh):
         try:
             site.refresh()
         except Exception:

@@ -126,7 +126,6 @@ class Site:
                 "title": TITLE,
                 "version": __version__,
                 "kinds": self.kinds,
-                "url": self.settings.url,
                 "paths": {route.path for route in self.pages},
                 "url": self.settings.url,
                 "boards": self._boards(),

@@ -107,7 +107,9 @@ def test_plain_files_with_their_address(tmp_path: Path) -> None:
     fill(tmp_path)
     done = serve("--results", "results", "--static", "out", "--url", "https://example.org/e/")
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "out" / "index.html").is_file()
+    page = (tmp_path / "out" / "models" / "acme--tiny-base" / "index.html").read_text()
+    assert "(https://example.org/e/badges/" in page
+    assert "SITE" not in page
 
 
 def test_workers_show_what_is_added_while_they_run(tmp_path: Path) -> None:
