@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from leaderboard.web.settings import Settings
 
 
+PATIENCE = 60
+"""Seconds that a busy worker may take to show that it lives before it is replaced."""
+
+
 @click.command("serve")
 @click.option(
     "--results",
@@ -114,7 +118,8 @@ def _serve(settings: Settings, host: str, port: int, workers: int) -> int:
             return 0
         Thread(target=refresh_again_and_again, args=[site], daemon=True).start()
         worker = partial(worker_app, settings)
-        config = uvicorn.Config(worker, factory=True, workers=workers, **options)
+        options |= {"workers": workers, "timeout_worker_healthcheck": PATIENCE}
+        config = uvicorn.Config(worker, factory=True, **options)
         Multiprocess(config, sockets=[listening]).run()
     return 0
 

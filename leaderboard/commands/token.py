@@ -37,12 +37,9 @@ def create(name: str, scope: str, days: int | None, results: Path | None, as_jso
     """Make a token and print its secret, which is shown this once."""
     token, secret = _tokens(results).create(name, scope=scope, days=days)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "secret": secret, "token": _shown(token)}, indent=1))
-        return 0
-    until = f" until {token.expires:%Y-%m-%d %H:%M} UTC" if token.expires else ""
-    click.echo(
-        f"The secret of {name!r}, which holds{until or ' for ever'}. It cannot be shown again:", err=True
-    )
+        return _print_json(secret=secret, token=_public(token))
+    until = f"until {token.expires:%Y-%m-%d %H:%M} UTC" if token.expires else "for ever"
+    click.echo(f"The secret of {name!r}, which holds {until}. It cannot be shown again:", err=True)
     click.echo(secret)
     return 0
 
@@ -52,13 +49,13 @@ def create(name: str, scope: str, days: int | None, results: Path | None, as_jso
 @options.as_json
 def show(results: Path | None, as_json: bool) -> int:
     """List the tokens: their names, what they allow, and whether they hold."""
-    tokens = [_shown(token) for token in _tokens(results).all()]
+    tokens = [_public(token) for token in _tokens(results).all()]
     if as_json:
-        click.echo(json.dumps({"schema": 1, "tokens": tokens}, indent=1))
-    elif not tokens:
-        click.echo("No token yet: `harness token create NAME` makes one.")
+        return _print_json(tokens=tokens)
+    if tokens:
+        _print_table(tokens)
     else:
-        _print(tokens)
+        click.echo("No token yet: `harness token create NAME` makes one.")
     return 0
 
 
@@ -70,9 +67,8 @@ def revoke(name: str, results: Path | None, as_json: bool) -> int:
     """End a token at once."""
     token = _tokens(results).revoke(name)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "token": _shown(token)}, indent=1))
-    else:
-        click.echo(f"{name!r} (…{token.tail}) is revoked.")
+        return _print_json(token=_public(token))
+    click.echo(f"{name!r} (…{token.tail}) is revoked.")
     return 0
 
 
@@ -83,22 +79,27 @@ def _tokens(results: Path | None) -> Tokens:
     return Tokens(paths.results_folder(results))
 
 
-def _shown(token: Token) -> dict[str, Any]:
+def _public(token: Token) -> dict[str, Any]:
     """What may be seen of a token: not even the hash of its secret."""
-    fields = token.model_dump(mode="json", exclude={"digest"})
-    return {**fields, "state": token.state(datetime.now(UTC))}
+    return {**token.model_dump(mode="json", exclude={"digest"}), "state": token.state(datetime.now(UTC))}
 
 
-def _print(tokens: list[dict[str, Any]]) -> None:
+def _print_json(**content: Any) -> int:
+    click.echo(json.dumps({"schema": 1, **content}, indent=1))
+    return 0
+
+
+def _print_table(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from harness.progress import console
     from harness.suite_report import print_table
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}")
+    keys = {"ends with": "tail"}
     for name in ("name", "state", "scope", "ends with", "created", "expires", "revoked"):
         table.add_column(name)
     for token in tokens:
-        dates = [(token[name] or "–").removesuffix("Z") for name in ("created", "expires", "revoked")]
-        table.add_row(token["name"], token["state"], token["scope"], token["tail"], *dates)
+        values = [token[keys.get(str(column.header), str(column.header))] for column in table.columns]
+        table.add_row(*((value or "–").removesuffix("Z") for value in values))
     print_table(table, console())

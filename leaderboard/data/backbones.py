@@ -22,7 +22,7 @@ from leaderboard.data.papers import (
     wrong_line,
 )
 
-_FIELDS = ("slug", "name", "family", "size_class", "parameters", "hub_ids")
+_FIELDS = ("slug", "name", "family", "size_class", "parameters", "hub_ids", "models")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class Backbone:
         size_class: base, medium, large, or nothing.
         parameters: Their number as printed; None where it is not stated.
         hub_ids: Its names on the hub, the one of today first; none where no release is known.
+        models: Finished models made from it, where mteb's cards do not say so.
         printed: The papers' names for it: (model, size class).
     """
 
@@ -45,6 +46,7 @@ class Backbone:
     size_class: str
     parameters: int | None
     hub_ids: tuple[str, ...]
+    models: tuple[str, ...]
     printed: tuple[tuple[str, str], ...]
 
     @property
@@ -82,6 +84,7 @@ def _backbones(folder: Path) -> dict[str, Backbone]:
             size_class=record["size_class"],
             parameters=parameter_count(record["parameters"]),
             hub_ids=tuple(record["hub_ids"].split()),
+            models=tuple(record["models"].split()),
             printed=tuple(printed.pop(record["name"], ())),
         )
     if printed:
@@ -131,22 +134,20 @@ def backbones_behind(parents: Mapping[str, str | None], folder: Path | None = No
     """The backbone that each finished model was made from, through the models between them.
 
     Args:
-        parents: What each model was adapted from (`adapted_from`), by name.
+        parents: What each model was adapted from, by name; the table of backbones goes before it.
         folder: The papers' folder.
     """
-    behind = {model: _behind(model, parents, folder) for model in parents}
-    return {model: backbone for model, backbone in behind.items() if backbone}
-
-
-def _behind(model: str, parents: Mapping[str, str | None], folder: Path | None) -> Backbone | None:
-    seen: set[str] = set()
-    name = None if backbone_of(model, folder) else parents[model]
-    while name and name not in seen:
-        if backbone := backbone_of(name, folder):
-            return backbone
-        seen.add(name)
-        name = parents.get(name)
-    return None
+    made = {model: one for one in backbones(folder).values() for model in one.models}
+    behind = {}
+    for model in parents:
+        name, seen = None if backbone_of(model, folder) else model, set[str]()
+        while name and name not in seen:
+            if backbone := made.get(name) or backbone_of(name, folder):
+                behind[model] = backbone
+                break
+            seen.add(name)
+            name = parents.get(name)
+    return behind
 
 
 # What is printed

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,15 @@ class Description:
     citation: str = ""
     languages: tuple[str, ...] = ()
 
+    @property
+    def sentence(self) -> str:
+        """The first sentence of the text.
+
+        >>> Description(text="Of St. Petersburg, v1.5. And more.").sentence
+        'Of St. Petersburg, v1.5.'
+        """
+        return re.split(r"(?<=[a-z0-9)]{2}\.) (?=[A-Z])", self.text)[0]
+
 
 @cache
 def _rows() -> Mapping[str, Mapping[str, Any]]:
@@ -32,8 +42,8 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
 
 
 OWN: Mapping[str, str] = {
-    "glue": "Nine English tasks on sentences and pairs of sentences: a backbone is fine-tuned on each.",
-    "stdlib": "Retrieval of functions of Python's standard library, built on this machine: it needs no download.",
+    "glue": "Eight English tasks on sentences and pairs of sentences: a backbone is fine-tuned on each.",
+    "stdlib": "Functions of Python's standard library, made into tasks on this machine without a download.",
     "code": "Retrieval of the functions of a folder of Python source by their descriptions.",
 }
 """Descriptions of the suites that mteb does not have."""
@@ -73,19 +83,24 @@ def main() -> None:
     for benchmark in mteb.get_benchmarks():
         if any(f"task:{task.metadata.name}" in rows for task in benchmark.tasks):
             rows[f"benchmark:{benchmark.name}"] = _row(benchmark, [])
-    lines = [f"{json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in sorted(rows.items())]
+    lines = [f"{json.dumps(key)}: {json.dumps(rows[key], ensure_ascii=False)}" for key in sorted(rows)]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
 def _row(about: Any, languages: list[str]) -> dict[str, Any]:
     citation = (getattr(about, "bibtex_citation", None) or getattr(about, "citation", None) or "").strip()
     texts = {
-        "text": " ".join((about.description or "").split()),
+        "text": _plain(about.description or ""),
         "reference": str(about.reference or ""),
         "citation": citation,
         "languages": languages,
     }
     return {name: value for name, value in texts.items() if value}
+
+
+def _plain(text: str) -> str:
+    """Text without line ends, and without the addresses of Markdown's links."""
+    return " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).split())
 
 
 if __name__ == "__main__":

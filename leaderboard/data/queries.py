@@ -21,7 +21,7 @@ from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import size_class as size_class
 from leaderboard.data.scores import Cells, SuiteScores, suite_scores
 from leaderboard.data.snapshot import SiteIndex
-from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views
+from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views, whole_scope
 from leaderboard.data.tables import SETTINGS, TABLES
 from leaderboard.data.watches import WatchSummary, watched
 
@@ -68,6 +68,15 @@ class Score(NamedTuple):
     deviation: float | None
     seeds: int | None
     trained_on: int | None
+
+
+class Card(NamedTuple):
+    """Facts of a model's card that filters and columns take."""
+
+    memory: float | None = None
+    licence: str = ""
+    languages: frozenset[str] = frozenset()
+    instructions: bool | None = None
 
 
 class IndexChanged(Exception):
@@ -131,6 +140,12 @@ class Queries:
         columns = ", ".join(f'"{name}"' for name in names)
         rows = self._rows(f"SELECT {columns} FROM entries ORDER BY model, id")
         return {row[0]: _entry(dict(zip(names, row, strict=True))) for row in rows}
+
+    @cached_property
+    def cards(self) -> dict[int, Card]:
+        """The card of each entry, by the entry's number."""
+        rows = self._rows("SELECT id, facts FROM entries WHERE origin = 'imported'")
+        return {number: _card(json.loads(facts)) for number, facts in rows}
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -233,7 +248,7 @@ class Queries:
 
         Args:
             site_suite: The suite.
-            convention: The name of a convention; empty for the main score.
+            convention: The name of a convention; empty for the first one, if there is any.
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has a row of its own.
         """
@@ -260,15 +275,21 @@ class Queries:
         pinned: bool,
         revisions: bool,
     ) -> SuiteScores:
+        convention = convention or views(site_suite.suite)[0]
         columns = self.scope_columns(site_suite, convention)
-        scopes = list(dict.fromkeys(number for column in columns for number in column))
+        wholes = [
+            self.scope_ids[scope.form] if (scope := whole_scope(column)) else 0
+            for column in site_suite.suite.columns
+        ]
+        scopes = list(
+            dict.fromkeys(number for column in [*columns, filter(None, wholes)] for number in column)
+        )
         place = {number: at for at, number in enumerate(scopes)}
         stored = self._stored(scopes, entries)
+        ids = None if entries is None else [entry.id for entry in entries]
         averages = {
             entry: document
-            for entry, suite, name, document in self.averages(
-                None if entries is None else [entry.id for entry in entries]
-            )
+            for entry, suite, name, document in self.averages(ids)
             if (suite, name) == (site_suite.slug, convention)
         }
         if entries is None:
@@ -283,6 +304,8 @@ class Queries:
             [[place[number] for number in column] for column in columns],
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
             pinned=pinned,
+            wholes=[place.get(number) for number in wholes],
+            model_revisions=self._model_revisions,
         )
 
     def scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
@@ -292,6 +315,10 @@ class Queries:
             columns = site_suite.scopes(convention)
             self._scope_columns[key] = [[self.scope_ids[one.form] for one in column] for column in columns]
         return self._scope_columns[key]
+
+    @cached_property
+    def _model_revisions(self) -> dict[int, str]:
+        return {one.id: one.revision for some in self._members.values() for one in some if one.revision}
 
     def _stored(self, scopes: Sequence[int], entries: Sequence[Entry] | None) -> dict[str, Any]:
         """The scores of some scopes by column; of some entries every score, and those of their members."""
@@ -469,6 +496,15 @@ def _is_row(entry: Entry, revisions: bool) -> bool:
     if revisions and entry.origin == "imported":
         return not entry.revisions
     return not entry.member
+
+
+def _card(facts: Mapping[str, Any]) -> Card:
+    return Card(
+        memory=facts.get("memory_usage_mb"),
+        licence=str(facts.get("license") or "").rpartition("/")[2],
+        languages=frozenset(code.partition("-")[0] for code in facts.get("languages") or ()),
+        instructions=facts.get("use_instructions"),
+    )
 
 
 @cache

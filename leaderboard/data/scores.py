@@ -103,7 +103,10 @@ class SuiteScores:
             prints (leaderboard.data.paper_rows).
         by_seed: The values of each seed, (seeds, columns), by the rows that stand for several.
         pinned: Whether only scores on the pinned revisions of the data count.
-        drawn: Cells and their HTML by column and row: a page with another order draws none anew.
+        sources: (entries, columns), the entry whose own result a cell shows: of several revisions of a model,
+            one; 0 for none or several.
+        data: The revision of the data by row and column, where it is not the pinned one.
+        model_revisions: The revision of each entry that is one of several of a model, by its number.
     """
 
     site_suite: SiteSuite
@@ -126,6 +129,7 @@ class SuiteScores:
     pinned: bool = False
     sources: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     data: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    model_revisions: Mapping[int, str] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -177,6 +181,18 @@ class SuiteScores:
                 seen = sum(not entry.trained_on.isdisjoint(names) for names in tasks)
                 found[row] = 1 - seen / len(tasks)
         return found
+
+    def revision_notes(self, row: int, column: int) -> list[str]:
+        """The revisions of the model and of the data behind a cell, where they are not plain."""
+        notes = []
+        source = int(self.sources[row, column])
+        if self.entries[row].revisions and source in self.model_revisions:
+            notes.append(f"model revision {self.model_revisions[source][:12]}")
+        if (row, column) in self.data:
+            scopes = self.site_suite.scopes(self.convention)[column]
+            pinned = " and ".join(scope.data[:12] for scope in scopes)
+            notes.append(f"data revision {self.data[row, column][:12]}, pinned is {pinned}")
+        return notes
 
     def ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
@@ -322,6 +338,8 @@ def suite_scores(
     averages: Mapping[int, Mapping[str, Any]],
     *,
     pinned: bool = False,
+    wholes: Sequence[int | None] = (),
+    model_revisions: Mapping[int, str] | None = None,
 ) -> SuiteScores:
     """Put a suite together.
 
@@ -333,6 +351,8 @@ def suite_scores(
         columns: The scopes of each column, as places in `cells`.
         averages: By row.
         pinned: Whether only scores on the pinned revisions of the data count.
+        wholes: For each column of several tasks, the place of the scope that imported models have instead.
+        model_revisions: The revisions of single entries, by their numbers.
     """
     shape = (len(entries), len(columns))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
@@ -354,6 +374,13 @@ def suite_scores(
             sources[:, place] = cells.sources[:, scopes[0]]
             low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
             results[:, place] = cells.results[:, scopes[0]]
+    imported = np.array([entry.origin == "imported" for entry in entries], bool)
+    pairs = ((values, cells.values), (reasons, cells.reasons), (results, cells.results),
+             (sources, cells.sources), (trained_on, cells.trained_on))  # fmt: skip
+    for place, whole in enumerate(wholes):
+        if whole is not None:
+            for array, stored in pairs:
+                array[imported, place] = stored[imported, whole]  # type: ignore[index]
     _put_printed(site_suite, averages, values, reasons)
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
@@ -367,6 +394,7 @@ def suite_scores(
         trained_on=trained_on,
         by_type=means.by_type, over_tasks=means.over_tasks, over_types=means.over_types, averages=averages,
         by_seed=by_seed, pinned=pinned, sources=sources, data=_data(cells.data, columns),
+        model_revisions=model_revisions or {},
     )  # fmt: skip
 
 

@@ -159,6 +159,16 @@ def scope_of(task: Task, view: str = "") -> Scope:
     )
 
 
+def whole_scope(column: Column) -> Scope | None:
+    """The scope of a column of several tasks that mteb scores as one task of the column's name.
+
+    An imported model has the number of that file, as in mteb, never a mean over its parts.
+    """
+    if len(column.tasks) < 2:
+        return None
+    return Scope(task=column.name, splits=column.tasks[0].splits, subsets=("default",), data="")
+
+
 def views(suite: Suite) -> tuple[str, ...]:
     """The conventions of a suite; an empty name for the main score where there are none."""
     return tuple(suite.conventions) or ("",)
@@ -221,7 +231,8 @@ def all_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:
     found: dict[str, dict[str, Scope]] = {}
     for one in suites:
         for view in views(one.suite):
-            for column in one.scopes(view):
-                for scope in column:
+            for column in one.suite.columns:
+                whole = whole_scope(column)
+                for scope in (*scopes_of(column, view), *([whole] if whole else [])):
                     found.setdefault(scope.task, {})[scope.form] = scope
     return {task: list(scopes.values()) for task, scopes in found.items()}

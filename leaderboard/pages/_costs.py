@@ -33,7 +33,7 @@ Key = Literal["parameters", "dimension", "tokens", "date", "flops", "throughput"
 
 @dataclass(kw_only=True)
 class Work:
-    """What an entry took on one device: seconds of all steps, tokens encoded, and seconds of encoding them."""
+    """Seconds of all steps on one device, the tokens encoded there, and the seconds of encoding them."""
 
     seconds: float = 0.0
     tokens: float = 0.0
@@ -148,8 +148,8 @@ MEASURES: Mapping[Key, Measure] = {
     "flops": Measure(
         name="training compute", label="Training compute, 10¹⁸ FLOP", better="lower",
         text="{:.3g} FLOP".format,
-        why="The compute of pretraining is not stated for these models: records and imports do not hold it, and no "
-        "paper at hand prints it beside this score.",
+        why="The compute of pretraining is not stated for these models: records and imports do not hold it, "
+        "and no paper at hand prints it beside this score.",
     ),
     "throughput": Measure(
         name="tokens per second", label="Tokens per second", better="higher", text=_whole,
@@ -229,7 +229,9 @@ def _score(line: Line, score: str) -> float | None:
     means = line.means
     if score == "untouched":  # a printed mean has the tasks that it leaves out
         return None
-    return means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, next(iter(means.values()), None))
+    return (
+        means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, next(iter(means.values()), None))
+    )
 
 
 def _entry(line: Line, paper: Paper) -> Entry:

@@ -37,7 +37,9 @@ class Field(Generic[T]):
 
     def head(self, state: _Sortable, path: str, **changes: Any) -> Column:
         """The heading; `changes` are other parameters that a click sets."""
-        first, second = (self.key, f"-{self.key}") if self.up or not self.numeric else (f"-{self.key}", self.key)
+        first, second = (
+            (self.key, f"-{self.key}") if self.up or not self.numeric else (f"-{self.key}", self.key)
+        )
         url = f"{path}?{state.query(sort=second if state.sort == first else first, **changes)}"
         return Column(
             key=self.key, label=self.label, numeric=self.numeric, note=self.note, sticky=self.sticky,
@@ -56,7 +58,9 @@ def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T
     values = {field.key: field.sort for field in fields if field.sort}
     value = values.get(sort.removeprefix("-"))
     if value is None:
-        raise missing("column", sort.removeprefix("-"), values, then="Click a column's heading to sort by it.")
+        raise missing(
+            "column", sort.removeprefix("-"), values, then="Click a column's heading to sort by it."
+        )
     known = [row for row in rows if value(row) is not None]
     known.sort(key=value, reverse=sort.startswith("-"))
     return [*known, *(row for row in rows if value(row) is None)]

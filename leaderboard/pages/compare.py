@@ -1,600 +1,649 @@
-"""Two entries against each other: who is higher on how many tasks, and what the mean difference says."""
+"""Entries side by side: like for like, ties, intervals, and why they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
-from math import hypot, isfinite
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from harness.errors import nearest
 from harness.scores import delta_text, score_text
-from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import Floats, half_width
-from leaderboard.data.suites import REASONS, scopes_of, views
-from leaderboard.pages._comparison import (
-    LEAST,
-    LETTERS,
-    MOST,
-    PATH,
-    Chooser,
-    Common,
-    chooser,
-    chosen,
-    common,
-    differences_table,
-    entry_columns,
-    facts_table,
-    labels,
-    means_table,
-    measured_differences,
-    missing_table,
-    origins_table,
-)
-from leaderboard.pages._suite_table import choices_made, leaks, texts_text
-from leaderboard.pages._task_scores import column_path, tie
+from leaderboard.data.entries import TRUST, Entry
+from leaderboard.data.queries import Queries
+from leaderboard.data.scores import OTHER, Floats, Means
+from leaderboard.data.suites import REASONS, Reason, scopes_of, views
+from leaderboard.pages import _sorting
+from leaderboard.pages._comparison import Common, Difference, Pair, common, differing, measured_fields
+from leaderboard.pages._suite_table import choices_made, leaks, made_of, mean_of, texts_text
+from leaderboard.pages._task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
 from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.formats import over_seeds
+from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, Texts, address
-from leaderboard.web.tables import Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
 
-
-APART = "cannot be told apart"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """A difference of two means and half of its 95 % interval; None where a single task gives none."""
-
-    value: float
-    half: float | None
-
-    @property
-    def told_apart(self) -> bool:
-        """Whether 0 lies outside the interval."""
-        return self.half is not None and abs(self.value) > self.half
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
-    """Two entries, by their places; differences are the first's minus the second's.
-
-    Attributes:
-        first: The place of the one.
-        second: The place of the other.
-        wins: On how many of the tasks that all have the first is higher.
-        losses: On how many the second is.
-        ties: On how many neither is.
-        tasks: The difference of the means over tasks.
-        types: The difference of the means over types.
-        untouched: That of the means over the tasks that chose neither; None where no task chose, or all did.
-    """
-
-    first: int
-    second: int
-    wins: int
-    losses: int
-    ties: int
-    tasks: Difference
-    types: Difference
-    untouched: Difference | None = None
-
-
-def pairs(common: Common) -> list[Pair]:
-    """Every two of the entries; none where they have no column in common."""
-    rows = range(len(common.entries)) if common.columns else range(0)
-    return [_pair(common, one, other) for one, other in combinations(rows, 2)]
-
-
-def _pair(common: Common, one: int, other: int) -> Pair:
-    found = list(outcomes(common, one, other))
-    values = common.grid.values[:, common.columns]
-    differences = values[one] - values[other]
-    known = _known_half(common, one, other)
-    untouched = common.grid.values[:, common.untouched or []]
-    return Pair(
-        first=one,
-        second=other,
-        wins=found.count(1),
-        losses=found.count(-1),
-        ties=found.count(0),
-        tasks=_difference(differences)
-        if known is None
-        else Difference(value=float(differences.mean()), half=known),
-        types=_difference(differences * common.type_weights),
-        untouched=_difference(untouched[one] - untouched[other]) if common.untouched else None,
-    )
-
-
-def _difference(differences: Floats) -> Difference:
-    half = half_width(differences)
-    return Difference(value=float(differences.mean()), half=half if isfinite(half) else None)
-
-
-def _known_half(common: Common, one: int, other: int) -> float | None:
-    """Half of the interval of the difference of means that have intervals of their own.
-
-    Those are of the whole suite, so they serve only where all have all of it.
-    """
-    grid = common.grid
-    bounds = [found for row in (one, other) if (found := grid.averages.get(row, {}).get("interval"))]
-    if len(common.columns) < len(grid.site_suite.suite.columns) or len(bounds) < 2:
-        return None
-    return hypot(*[(high - low) / 2 for low, high in bounds])
-
-
-def outcomes(common: Common, one: int, other: int) -> Iterator[int]:
-    """For each common column: 1 where the one is higher, -1 where the other is, 0 where neither."""
-    for at in common.columns:
-        first, second = float(common.grid.values[one, at]), float(common.grid.values[other, at])
-        yield 0 if tied_at(common, one, other, at) else 1 if first > second else -1
-
-
-def tied_at(common: Common, one: int, other: int, at: int) -> bool:
-    """Whether two entries cannot be told apart on a column: equal, or within their known intervals."""
-    values = common.grid.values
-    return tie(
-        float(values[one, at]), float(values[other, at]), _half(common, one, at), _half(common, other, at)
-    )
-
-
-def _half(common: Common, row: int, at: int) -> float | None:
-    half = float(common.grid.high[row, at] - common.grid.low[row, at]) / 2
-    return half if isfinite(half) else None
-
-
-def winners(common: Common, at: int) -> list[int]:
-    """The entries that the best of a column cannot be told apart from, the best one among them."""
-    rows = range(len(common.entries))
-    best = max(rows, key=lambda row: float(common.grid.values[row, at]))
-    return [row for row in rows if row == best or tied_at(common, best, row, at)]
-
-
-def pairs_table(common: Common, found: Sequence[Pair]) -> Table:
-    """Every two entries: counts, and the difference of the means with its interval."""
-    typed = len(common.by_type) > 1
-    heads = [
-        ("one", "One", False), ("other", "Other", False), ("wins", "Higher", True), ("losses", "Lower", True),
-        ("ties", "Ties", True), ("tasks", "Over tasks", True), ("verdict", "So, over tasks", False),
-    ]  # fmt: skip
-    if common.untouched:
-        heads += [("untouched", "Over untouched tasks", True), ("verdict_untouched", "So, over these", False)]
-    heads += [("types", "Over types", True), ("verdict_types", "So, over types", False)] if typed else []
-    return Table(
-        name="pairs",
-        caption="Two at a time: the one against the other",
-        columns=[Column(key=key, label=label, numeric=numeric) for key, label, numeric in heads],
-        rows=[_pair_row(common, pair, typed=typed) for pair in found],
-        notes=[
-            "± is half of the 95 % interval of the mean difference: of seeds and examples where both means "
-            "have one for the whole suite, else Student’s over the paired differences, the tasks taken as a "
-            f"sample of such tasks. Two {APART} where 0 lies in it."
-        ],
-    )
-
-
-def _pair_row(common: Common, pair: Pair, *, typed: bool) -> Row:
-    one, other = common.labels[pair.first], common.labels[pair.second]
-    cells = [
-        Cell(text=one, value=one),
-        Cell(text=other, value=other),
-        *(Cell(text=str(n), value=n) for n in (pair.wins, pair.losses, pair.ties)),
-        *_difference_cells(pair.tasks, one, other),
-        *(_difference_cells(pair.untouched, one, other) if pair.untouched else ()),
-        *(_difference_cells(pair.types, one, other) if typed else ()),
-    ]
-    return Row(cells=cells)
-
-
-def _difference_cells(found: Difference, one: str, other: str) -> tuple[Cell, Cell]:
-    half = "?" if found.half is None else f"{100 * found.half:.2f}"
-    verdict = f"{one if found.value > 0 else other} is higher" if found.told_apart else APART
-    if found.half is None:
-        verdict = "a single task gives no interval"
-    return (
-        Cell(text=f"{delta_text(found.value)} ± {half}", value=found.value),
-        Cell(text=verdict, value=verdict),
-    )
-
-
-def matrix_table(common: Common, found: Sequence[Pair]) -> Table:
-    """Wins, losses and ties of each entry against each other."""
-    counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in found}
-    counts |= {(p.second, p.first): (p.losses, p.wins, p.ties) for p in found}
-    size = range(len(common.entries))
-    return Table(
-        name="matrix",
-        caption="Tasks on which the row is higher – lower – tied with the column",
-        columns=[Column(key="name", label="", sticky=True), *entry_columns(common)],
-        rows=[
-            Row(cells=[Cell(text=label, value=label), *(_count_cell(counts.get((row, at))) for at in size)])
-            for row, label in enumerate(common.labels)
-        ],
-    )
-
-
-def _count_cell(counts: tuple[int, int, int] | None) -> Cell:
-    text = "" if counts is None else "–".join(map(str, counts))
-    return Cell(text=text, value=text or None)
-
-
-def tasks_table(common: Common, state: CompareState, path: str) -> Table:
-    """Each column that all have: scores, differences to the first entry, and who is best.
-
-    A type that the suite lacks is passed over.
-
-    Raises:
-        NotFound: The state sorts by a column that is none.
-    """
-    columns = _task_columns(common, state, path)
-    return Table(
-        name="tasks",
-        caption="Scores × 100 on what all have, and differences to the first",
-        columns=columns,
-        rows=[_task_row(common, at) for at in _ordered(common, state)],
-        notes=[_tie_note(common)],
-    )
-
-
-def _tie_note(common: Common) -> str:
-    known = bool(np.isfinite(common.grid.low[:, common.columns]).any())
-    rule = "equal, or within their known intervals put together" if known else "equal"
-    more = "" if known else " No interval is known for these scores."
-    return f"“tie”: the best scores are {rule}.{more}"
-
-
-def _task_columns(common: Common, state: CompareState, path: str) -> list[Column]:
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-
-    def column(name: str, label: str, note: str = "", *, numeric: bool = True) -> Column:
-        first, other = (f"-{name}", name) if numeric else (name, f"-{name}")
-        wanted = other if state.sort == first else first
-        return Column(
-            key=name, label=label, numeric=numeric, note=note, sticky=name == "name",
-            sort=f"{path}?{state.query(sort=wanted)}#t-tasks",
-            sorted=("descending" if down else "ascending") if name == key else "",
-        )  # fmt: skip
-
-    found = [column("name", "Task", numeric=False), column("type", "Type", numeric=False)]
-    for at, label in enumerate(common.labels):
-        found.append(column(f"s{at}", label))
-        if at:
-            found.append(column(f"d{at}", f"{LETTERS[at]} − A", "The difference to the first."))
-    if len(common.entries) > 2:
-        found.append(column("spread", "Spread", "The best score less the worst."))
-    return [*found, Column(key="best", label="Best")]
-
-
-def _task_row(common: Common, at: int) -> Row:
-    column, values = common.grid.site_suite.suite.columns[at], common.grid.values[:, at]
-    best = winners(common, at)
-    alone = best[0] if len(best) == 1 else None
-    href = column_path(common.grid.site_suite, column)
-    cells = [Cell(text=column.name, value=column.name, href=href), Cell(text=column.type, value=column.type)]
-    for row, value in enumerate(map(float, values)):
-        cells.append(_score_cell(common, row, at, best=row == alone))
-        if row:
-            delta = value - float(values[0])
-            note = f"{APART}, by their intervals or as they are equal" if tied_at(common, row, 0, at) else ""
-            cells.append(Cell(text=delta_text(delta), value=delta, note=note))
-    if len(values) > 2:
-        spread = float(values.max() - values.min())
-        cells.append(Cell(text=f"{100 * spread:.2f}", value=spread))
-    told = common.labels[alone] if alone is not None else "tie"
-    return Row(cells=[*cells, Cell(text=told, value=told)], key=column.name)
-
-
-def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
-    grid, entry = common.grid, common.entries[row]
-    value, low, high = (float(a[row, at]) for a in (grid.values, grid.low, grid.high))
-    column, texts = grid.site_suite.suite.columns[at], int(grid.trained_on[row, at])
-    asked = scopes_of(column)
-    kinds = [*(["best"] if best else []), *leaks(entry, asked, texts, column.name)]
-    kinds += ["other"] if REASONS[grid.reasons[row, at]] == "other" else []
-    result = int(grid.results[row, at])
-    href = f"/results/{result}" if result else ""
-    notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [*choices_made(entry, asked), *([texts_text(texts)] if texts else [])]
-    cell = Cell(text=score_text(value), value=value, kind=" ".join(kinds), href=href, note="; ".join(notes))
-    return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
-
-
-def _ordered(common: Common, state: CompareState) -> list[int]:
-    """The common columns of a type in order: as the suite has them unless the state sorts."""
-    suite, values = common.grid.site_suite.suite, common.grid.values
-    wanted = state.type if state.type in common.grid.by_type else ""
-    rows = [at for kind, some in common.by_type.items() if wanted in ("", kind) for at in some]
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-    by: dict[str, Callable[[int], float | str]] = {
-        "name": lambda at: suite.columns[at].name.casefold(),
-        "type": lambda at: suite.columns[at].type,
-        "spread": lambda at: float(np.ptp(values[:, at])),
-    }
-    for row in range(len(common.entries)):
-        by[f"s{row}"] = lambda at, row=row: float(values[row, at])  # type: ignore[misc]
-        by[f"d{row}"] = lambda at, row=row: float(values[row, at] - values[0, at])  # type: ignore[misc]
-    if key and key not in by:
-        raise missing("column", key, by, then="Click a column's heading to sort by it.")
-    return sorted(rows, key=by[key], reverse=down) if key else rows
-
-
-FEW = 20
-"""Columns of a suite of one type that are drawn one by one, at most."""
-
-
-def parts(common: Common) -> list[tuple[str, Floats]]:
-    """What is drawn: the types' means, or single columns where there is one type."""
-    if len(common.grid.by_type) > 1 or not 0 < len(common.columns) <= FEW:
-        return [(kind, one.values) for kind, one in common.types.items()]
-    names = [column.name for column in common.grid.site_suite.suite.columns]
-    return [(names[at], common.mean([at])) for at in common.columns]
-
-
-def means_chart(common: Common) -> Chart:
-    """The means by type, or by task where there is one type."""
-    shown = parts(common)
-    values = [100 * some for _, some in shown]
-    series = [
-        BarSeries(
-            label=label,
-            values=[float(some[row]) for some in values],
-            href=address(f"/models/{entry.model_slug}"),
-        )
-        for row, (label, entry) in enumerate(zip(common.labels, common.entries, strict=True))
-    ]
-    axis = Axis(label="mean score × 100")
-    plot = Bars(axis=axis, categories=[name for name, _ in shown], series=series)
-    return chart("types", "Means over what all have", plot)
-
-
-"""State that the form keeps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparePage:
-    """What the template of a comparison takes.
-
-    Attributes:
-        title: The heading.
-        lead: What is there, in a sentence.
-        chooser: How entries are added and removed.
-        form: The form above it, with the filters in force.
-        tables: Those that are shown, by their names.
-        chart: The means by type; None where nothing is in common.
-        notes: What must be read with it.
-        same: Where measured entries were compared and no field differs: over how many tasks.
-        data: For the JSON twin.
-    """
-
-    title: str
-    lead: str
-    chooser: Chooser
-    form: Form
-    tables: Sequence[Table] = ()
-    chart: Chart | None = None
-    notes: Sequence[str] = ()
-    same: int = 0
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the tables."""
-        return [table.name for table in self.tables]
-
-
-def compare_page(queries: Queries, state: CompareState) -> ComparePage:
-    """The page in a state.
-
-    Raises:
-        NotFound: The state names an entry, a suite, a convention, a type or a column that is none.
-    """
-    entries = chosen(queries, state.m)
-    if state.suite and state.suite not in queries.suites:
-        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    if not LEAST <= len(entries) <= MOST:
-        return _choosing(queries, entries, state)
-    return _compared(queries, entries, state)
-
-
-def _choosing(queries: Queries, entries: Sequence[Entry], state: CompareState) -> ComparePage:
-    return ComparePage(
-        title="Compare",
-        lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
-        chooser=chooser(queries, entries, state),
-        form=form(state, PATH, [_search(state)]),
-        tables=[facts_table(entries, None, state)] if entries and len(entries) < LEAST else [],
-        data={"entries": [_entry_json(entry) for entry in entries]},
-    )
-
-
-def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -> ComparePage:
-    made = _common(queries, entries, state)
-    count = len(made.columns)
-    found = pairs(made)
-    differences = measured_differences(queries, made)
-    letters = dict(zip((entry.id for entry in entries), labels(entries), strict=True))
-    tables = [facts_table(entries, made, state)]
-    if made.types:
-        tables.append(means_table(made))
-    if count:
-        tables.append(pairs_table(made, found))
-        tables += [matrix_table(made, found)] if len(entries) > LEAST else []
-        tables.append(tasks_table(made, state, PATH))
-    tables += [missing_table(made), origins_table(queries, made), differences_table(differences, letters)]
-    return ComparePage(
-        title=_title(entries),
-        lead=_lead(made),
-        chooser=chooser(queries, entries, state),
-        form=form(state, PATH, [_search(state), *_choices(queries, made, state)]),
-        tables=[table for table in tables if table.rows],
-        chart=means_chart(made) if made.types else None,
-        notes=_notes(made, state),
-        same=differences.tasks if not differences.fields else 0,
-        data=_data(made, found, state),
-    )
-
-
-def _lead(made: Common) -> str:
-    suite, count = made.grid.site_suite.suite, len(made.columns)
-    if made.types and not count:
-        return f"{suite.title}: all of them have means within {len(made.types)} of its types."
-    return f"{suite.title}: all of them have {count} of its {len(suite.columns)} columns."
-
-
-def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
-    loose = state.revisions == "any"
-    made = common(queries, entries, suite=state.suite, pinned=not loose)
-    known = views(made.grid.site_suite.suite)
-    if state.view in known[1:]:
-        return common(queries, entries, suite=made.grid.site_suite.slug, view=state.view, pinned=not loose)
-    all_paths = {name for one in queries.suites.values() for name in views(one.suite)}
-    if state.view and state.view not in all_paths:
-        raise missing("view", state.view, all_paths, then="A suite's page offers those there are.")
-    return made
-
-
-def _title(entries: Sequence[Entry]) -> str:
-    names = [label[2:] for label in labels(entries)]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _search(state: CompareState) -> Control:
-    return Control(
-        kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name"
-    )  # fmt: skip
-
-
-REVISIONS = (("pinned", "the suite's own"), ("any", "any (not comparable)"))
-
-
-def _choices(queries: Queries, made: Common, state: CompareState) -> list[Control]:
-    suites = queries.suites
-    names = [
-        *made.overlaps,
-        *([] if made.grid.site_suite.slug in made.overlaps else [made.grid.site_suite.slug]),
-    ]
-    options = [
-        (slug, f"{made.overlaps.get(slug, 0)}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
-        for slug in names
-    ]
-    found = [_select("suite", "Suite, with what all have", made.grid.site_suite.slug, options)]
-    known = views(made.grid.site_suite.suite)
-    if len(known) > 1:
-        found.append(_select("view", "Numbers", made.grid.convention, [(n, f"as {n} prints") for n in known]))
-    if len(made.by_type) > 1:
-        kinds = [("", "all"), *((kind, kind) for kind in made.by_type)]
-        found.append(_select("type", "Tasks of type", state.type, kinds))
-    return [*found, _select("revisions", "Data revisions", state.revisions, REVISIONS)]
-
-
-def _select(name: str, label: str, value: str, options: Sequence[tuple[str, str]]) -> Control:
-    return Control(kind="select", name=name, label=label, value=value, options=options)
-
-
-def _notes(made: Common, state: CompareState) -> list[str]:
-    found = []
-    more = made.on_other_data - len(made.columns)
-    if not made.columns and made.types:
-        found.append("Papers print only means within types of some of them: there is no task to compare on.")
-    elif not made.columns:
-        found.append("There is no column that all of them have on this suite: no mean can be compared.")
-    if more:
-        found.append(
-            f"All of them have {more} more of its columns, but not all on the pinned data, or "
-            "on data that does not prove it. “Data revisions: any” takes these in."
-        )
-    if state.revisions == "any":
-        found.append(
-            "Scores on other revisions of the data count here: models may have been scored on other texts."
-        )
-    origins = {entry.origin for entry in made.entries}
-    if len(origins) > 1:
-        found.append(f"Numbers of different origin stand side by side: {', '.join(sorted(origins))}.")
-    return found
-
-
-def _data(made: Common, found: Sequence[Pair], state: CompareState) -> dict[str, Any]:
-    suite = made.grid.site_suite.suite
-    return {
-        "entries": [_entry_json(entry) for entry in made.entries],
-        "suite": made.grid.site_suite.slug,
-        "view": made.grid.convention or None,
-        "revisions": state.revisions,
-        "columns": len(suite.columns),
-        "common": [suite.columns[at].name for at in made.columns],
-        "untouched": [suite.columns[at].name for at in made.untouched]
-        if made.untouched is not None
-        else None,
-        "overlaps": dict(made.overlaps),
-        "pairs": [_pair_json(made, pair) for pair in found],
-    }
-
-
-def _entry_json(entry: Entry) -> dict[str, Any]:
-    return {"key": entry.slug, "model": entry.model, "origin": entry.origin, "revision": entry.revision}
-
-
-def _pair_json(made: Common, pair: Pair) -> dict[str, Any]:
-    def told(one: Difference) -> dict[str, Any]:
-        return {"difference": one.value, "half_of_interval": one.half, "told_apart": one.told_apart}
-
-    return {
-        "first": made.entries[pair.first].slug, "second": made.entries[pair.second].slug,
-        "wins": pair.wins, "losses": pair.losses, "ties": pair.ties,
-        "over_tasks": told(pair.tasks), "over_types": told(pair.types),
-        "over_untouched": told(pair.untouched) if pair.untouched else None,
-    }  # fmt: skip
+PATH = "/compare"
+LEAST, MOST = 2, 6
+LETTERS = "ABCDEF"
+MATCHES, BARS, LONG = 24, 20, 160
+"""Entries that a search lists, tasks that are drawn one by one, and characters of a value, at most."""
+
+ALIKE = "cannot be told apart"
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
+SHORT: Mapping[Reason, str] = {
+    "none": "not run", "failed": "failed", "other": "other data", "bad": "impossible value",
+    "part": "splits or subsets missing",
+}  # fmt: skip
+"""Why a cell does not count, in few words."""
+
+INTERVALS = (
+    "± is half of the 95 % interval of the mean difference: of seeds and examples where both means have one "
+    "for the whole suite, else Student’s over the paired differences, the tasks taken as a sample. Two "
+    f"{ALIKE} where 0 lies in it."
+)
+LIKE_FOR_LIKE = (
+    "Over tasks that all of them have. Rows that begin with “Own” are over whatever each has, so compare "
+    "them only where they are complete."
+)
 
 
 class CompareState(State):
-    """What a comparison can be asked."""
+    """The parameters of a comparison."""
 
     m: Texts = Field([], description="Entries, 2 to 6; differences are to the first.")
     q: Text = Field("", description="Part of the name of a model that is to be added.")
     suite: Text = Field("", description="The suite; without one, that where all have most in common.")
     view: Text = Field("", description="The paper's convention that makes a task's number.")
-    revisions: Literal["pinned", "any"] = Field(
-        "pinned", description="Whether scores on other revisions of the data count (any)."
+    revisions: Literal["any", "pinned"] = Field(
+        "any", description="Count all scores, or only those on the pinned revisions of the data."
     )
     type: Text = Field("", description="Only tasks of this type in the table of tasks.")
     sort: Text = Field("", description="A column's key of the table of tasks; with - in front downwards.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparePage:
+    """The parts of a comparison beside its tables.
+
+    Attributes:
+        form: The search and the filters.
+        chosen: Each entry's label and the URL without it.
+        matches: Entries that the search offers: name, facts, and the URL that adds it.
+        total: How many match in all.
+        near: Names like that which was searched for, where nothing matches.
+        q: What was searched for.
+        compared: Whether there are enough entries, and not too many.
+        most: How many there can be.
+        same: On how many tasks measured entries were compared and differ in no field.
+    """
+
+    form: Form
+    chosen: Sequence[tuple[str, str]]
+    matches: Sequence[tuple[str, str, str]]
+    total: int
+    near: Sequence[str]
+    q: str
+    compared: bool = False
+    most: int = MOST
+    same: int = 0
+
+
 def view(site: Site, state: CompareState) -> Page:
     """The comparison."""
-    found: ComparePage = compare_page(site.queries, state)
+    queries = site.queries
+    entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
+    if state.suite and state.suite not in queries.suites:
+        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    search = Control(
+        kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name"
+    )
+    parts = _chooser(queries, entries, state)
+    if not LEAST <= len(entries) <= MOST:
+        return Page(
+            title="Compare",
+            template="compare.html",
+            lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
+            tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
+            context=ComparePage(form=form(state, PATH, [search]), **parts),
+        )
+    found = _common(queries, entries, state)
+    labels = _labels(entries)
+    measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
+    fields = measured_fields(queries, found, measured)
+    differences = _differences_table(fields, [labels[row] for row in measured])
+    tables = [
+        _facts_table(queries, entries, found, state), _means_table(found, labels),
+        _pairs_table(found, labels), _tasks_table(found, labels, state), _missing_table(found, labels),
+        differences,
+    ]  # fmt: skip
+    names = [label[2:] for label in labels]
     return Page(
-        title=found.title,
+        title=f"{', '.join(names[:-1])} and {names[-1]}",
         template="compare.html",
-        lead=found.lead,
-        tables=found.tables,
-        data=found.data,
-        context=found,
-        notes=found.notes,
-        charts=[found.chart] if found.chart else [],
+        lead=_lead(found),
+        tables=[table for table in tables if table.rows and (found.types or table.name != "means")],
+        charts=[_chart(found, labels)] if found.types else [],
+        notes=_notes(found),
+        data={"suite": found.scores.site_suite.slug, "view": found.scores.convention or None,
+              "overlaps": dict(found.overlaps)},
+        context=ComparePage(
+            form=form(state, PATH, [search, *_controls(queries, found, state)]),
+            compared=True,
+            same=0 if differences.rows else len(fields),
+            **parts,
+        ),
+    )  # fmt: skip
+
+
+def _entry(queries: Queries, name: str) -> Entry:
+    """The entry of a name in an address; a model's name stands for its best known entry."""
+    if name in queries.by_slug:
+        return queries.by_slug[name]
+    if name in queries.models:
+        return min(queries.models[name], key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
+    raise missing("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
+
+
+def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
+    pinned = state.revisions == "pinned"
+    found = common(queries, entries, suite=state.suite, pinned=pinned)
+    suite = found.scores.site_suite
+    if state.view in views(suite.suite)[1:]:
+        return common(queries, entries, suite=suite.slug, view=state.view, pinned=pinned)
+    names = {name for one in queries.suites.values() for name in views(one.suite)}
+    if state.view and state.view not in names:
+        raise missing("view", state.view, names, then="A suite's page offers those there are.")
+    return found
+
+
+def _labels(entries: Sequence[Entry]) -> list[str]:
+    """A short name for each, with its letter: `A tiny-base`."""
+    return [
+        f"{letter} {entry.model.rpartition('/')[2] or entry.model}"
+        for letter, entry in zip(LETTERS, entries, strict=False)
+    ]
+
+
+def _chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) -> dict[str, Any]:
+    """Which entries are compared, and which a search can add."""
+    slugs, text = [entry.slug for entry in entries], state.q.casefold().strip()
+
+    def link(names: Sequence[str]) -> str:
+        return f"{PATH}?{state.query(m=list(names), q='', sort='')}"
+
+    def order(entry: Entry) -> tuple[bool, int]:
+        name = entry.model.casefold()
+        return not (name.startswith(text) or name.rpartition("/")[2].startswith(text)), -entry.tasks
+
+    every = [entry for entry in queries.entries.values() if not entry.member]
+    found = [entry for entry in every if text in entry.model.casefold() and entry.slug not in slugs]
+    offered = (text or len(slugs) < LEAST) and len(slugs) < MOST
+    shown = sorted(found, key=order)[:MATCHES] if offered else []
+    labels = [f"{LETTERS[at : at + 1]} {entry.model}".lstrip() for at, entry in enumerate(entries)]
+    return {
+        "chosen": [
+            (label, link([s for s in slugs if s != e.slug])) for label, e in zip(labels, entries, strict=True)
+        ],
+        "matches": [(e.model, _about(e), link([*slugs, e.slug])) for e in shown],
+        "total": len(found),
+        "near": nearest(state.q, sorted({entry.model for entry in every})) if text and not found else [],
+        "q": state.q,
+    }
+
+
+def _about(entry: Entry) -> str:
+    """What tells an entry from others of its model, in a line."""
+    single = entry.origin == "imported" and not entry.revisions
+    revision = f"revision {(entry.revision or 'not stated')[:10]}" if single else ""
+    tasks = f"{entry.tasks} task{'s' if entry.tasks != 1 else ''}" if entry.tasks else ""
+    parts = (entry.origin, revision, made_of(entry) or entry.treatment, tasks)
+    return " · ".join(part for part in parts if part)
+
+
+def _controls(queries: Queries, found: Common, state: CompareState) -> list[Control]:
+    suites, own = queries.suites, found.scores.site_suite
+    counts = {**found.overlaps, own.slug: found.overlaps.get(own.slug, 0)}
+    selects: dict[str, tuple[str, str, Sequence[tuple[str, str]]]] = {
+        "suite": ("Suite, with the tasks that all have", own.slug,
+                  [(slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
+                   for slug, count in counts.items()]),
+        "view": ("Numbers", found.scores.convention, [(n, f"as {n} prints") for n in views(own.suite)]),
+        "type": ("Tasks of type", state.type, [("", "all"), *((kind, kind) for kind in found.by_type)]),
+        "revisions": ("Scores", state.revisions, REVISIONS),
+    }  # fmt: skip
+    return [
+        Control(kind="select", name=name, label=label, value=value, options=options)
+        for name, (label, value, options) in selects.items()
+        if len(options) > {"view": 1, "type": 2}.get(name, 0)
+    ]
+
+
+def _lead(found: Common) -> str:
+    suite, count = found.scores.site_suite.suite, len(found.columns)
+    if found.types and not count:
+        return f"{suite.title}: all of them have means within {len(found.types)} of its types."
+    return f"{suite.title}: all of them have {count} of its {len(suite.columns)} tasks."
+
+
+def _notes(found: Common) -> list[str]:
+    notes = []
+    if not found.columns:
+        notes.append(
+            "Papers print only means within types of some of them: there is no task to compare on."
+            if found.types
+            else "There is no task that all of them have on this suite: no mean can be compared."
+        )
+    more = found.on_other_data - len(found.columns)
+    if more:
+        notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
+    elif other := int((found.scores.reasons[:, found.columns] == OTHER).any(axis=0).sum()):
+        notes.append(f"On {other} of the tasks some were scored on another revision of the data (marked).")
+    origins = sorted({entry.origin for entry in found.entries})
+    if len(origins) > 1:
+        notes.append(f"Numbers of different origin stand side by side: {', '.join(origins)}.")
+    return notes
+
+
+def _columns(labels: Sequence[str], *, numeric: bool = True, key: str = "s") -> list[Column]:
+    return [Column(key=f"{key}{at}", label=label, numeric=numeric) for at, label in enumerate(labels)]
+
+
+def _text(value: str | int | None, text: str = "", **more: Any) -> Cell:
+    shown = text or ("" if value is None else f"{value:,}" if isinstance(value, int) else value)
+    return Cell(text=shown if value is not None and shown else "not stated", value=value, **more)
+
+
+def _revision(entry: Entry) -> Cell:
+    if entry.revisions:
+        return _text(", ".join(entry.revisions), ", ".join(one[:10] for one in entry.revisions))
+    if entry.revision is None:
+        return _text(entry.artifact, f"weights {(entry.artifact or '')[:10]}")
+    return _text(entry.revision, entry.revision[:10], note=entry.revision)
+
+
+def _yes(value: bool | None) -> Cell:
+    return _text(None if value is None else "yes" if value else "no")
+
+
+FACTS: Mapping[str, Callable[[Entry], Cell]] = {
+    "Model": lambda entry: _text(entry.model, href=address(f"/models/{entry.model_slug}")),
+    "Origin": lambda entry: _text(entry.origin, kind=entry.origin),
+    "Source": lambda entry: _text(entry.source),
+    "Revision": _revision,
+    "Revision is known by": lambda entry: _text(entry.trust, TRUST_TEXTS[entry.trust]),
+    "Treatment": lambda entry: _text(entry.treatment or None),
+    "Output": lambda entry: _text(entry.output or None),
+    "Recipe": lambda entry: _text(entry.lineage.text if entry.lineage else entry.recipe),
+    "Seeds": lambda entry: _text(seeds_text(entry.seeds) if entry.seeds else None),
+    "Parameters": lambda entry: _text(entry.parameters, parameters_text(entry.parameters)),
+    "Dimension": lambda entry: _text(entry.dimension),
+    "Tokens, at most": lambda entry: _text(entry.max_tokens),
+    "Released": lambda entry: _text(entry.released),
+    "Open weights": lambda entry: _yes(entry.open_weights),
+    "Made of": lambda entry: _text(entry.adapted_from),
+    "Tasks with a result": lambda entry: _text(entry.tasks or None),
+}
+
+
+def _facts_table(
+    queries: Queries, entries: Sequence[Entry], found: Common | None, state: CompareState
+) -> Table:
+    """Facts as rows, entries as columns, and whether they differ."""
+    rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
+    rows["mteb"] = [_mteb(queries.facts(entry)) for entry in entries]
+    if found is not None:
+        rows["Data"] = [_data_cell(found, row) for row in range(len(entries))]
+        rows["Trained on this suite"] = [_trained(found, entry) for entry in entries]
+    known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
+    heads = [Column(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
+    body = [[_text(name), *cells, _differs(cells)] for name, cells in known.items()]
+    turn = [Cell(text="are to this one"), *(_first(entries, at, state) for at in range(1, len(entries)))]
+    return Table(
+        name="facts",
+        caption="What is known of them",
+        columns=[*heads, Column(key="differs", label="Differs")],
+        rows=[Row(cells=cells) for cells in [*body, [_text("Differences"), *turn, EMPTY]]],
     )
 
 
-def all_paths(site: Site) -> Iterable[str]:
-    """The chooser."""
-    return [PATH]
+def _differs(cells: Sequence[Cell]) -> Cell:
+    return _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY
 
 
-PAGE = PageRoute(
-    path=PATH,
-    state=CompareState,
-    view=view,
-    summary="2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
-    all_paths=all_paths,
-    formats=("json", "csv", "md", "tex"),
+def _mteb(facts: Mapping[str, Any]) -> Cell:
+    """The version of mteb that scored."""
+    versions = facts.get("mteb_versions") or facts.get("treatment", {}).get("scoring")
+    return _text(versions if isinstance(versions, str | None) else ", ".join(map(str, versions)))
+
+
+def _data_cell(found: Common, row: int) -> Cell:
+    count = len(found.columns)
+    other = int((found.scores.reasons[row, found.columns] == OTHER).sum())
+    return _text(f"pinned on {count - other} of {count} tasks" if count else None)
+
+
+def _trained(found: Common, entry: Entry) -> Cell:
+    """On how many of the suite's tasks the model was trained, as its makers state."""
+    if entry.trained_on is None:
+        return _text(None)
+    columns = found.scores.site_suite.suite.columns
+    seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
+    return Cell(
+        text=f"{len(seen)} of {len(columns)} tasks" if seen else "no", value=len(seen), note=", ".join(seen)
+    )
+
+
+def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
+    slugs = [entry.slug for entry in entries]
+    order = [slugs[at], *slugs[:at], *slugs[at + 1 :]]
+    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=order)}")
+
+
+def _means_table(found: Common, labels: Sequence[str]) -> Table:
+    """Means over the tasks that all have, and below them each entry's own."""
+    scores, suite = found.scores, found.scores.site_suite.suite
+    whole, typed = len(suite.columns), len(scores.by_type) > 1
+    count = whole if scores.over_tasks.complete.all() else len(found.columns)
+    rows = [_mean_row(found, "Over tasks", f"{count} of {whole} tasks", found.over_tasks)]
+    if found.untouched:
+        of = f"{len(found.untouched)} of {whole} tasks"
+        rows.append(_mean_row(found, "Over untouched tasks", of, found.mean(found.untouched), None))
+    if typed:
+        of = f"{len(found.types)} of {len(scores.by_type)} types, as below"
+        rows.append(_mean_row(found, "Over types", of, found.over_types))
+        rows += [
+            _mean_row(found, kind, f"{one.count} of {one.expected} tasks", one.values, kind)
+            for kind, one in found.types.items()
+        ]
+    rows = [row for row in rows if any(cell.value is not None for cell in row.cells[2:])]
+    own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
+    rows += [
+        Row(cells=[
+            _text(name), _text(f"{means.expected} {means.over}"),
+            *(mean_of(_own_cell(means, row), scores, row) for row in range(len(labels))),
+        ])
+        for name, means in own.items()
+    ]  # fmt: skip
+    return Table(
+        name="means",
+        caption=f"{suite.title}: means × 100 over what all have",
+        columns=[
+            Column(key="mean", label="Mean", sticky=True),
+            Column(key="of", label="Of"),
+            *_columns(labels),
+        ],
+        rows=rows,
+        notes=[LIKE_FOR_LIKE, *_selection_notes(found)],
+    )
+
+
+def _selection_notes(found: Common) -> list[str]:
+    if not found.selected:
+        return []
+    rest = "the mean over untouched tasks leaves them out, for all alike"
+    rest = rest if found.untouched else "nothing that all of them have is untouched"
+    names = ", ".join(found.selected)
+    return [
+        f"Scores on {names} selected some of these models or their settings, and err upward there: {rest}."
+    ]
+
+
+def _mean_row(found: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
+    """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
+    best = np.nanmax(values) if np.isfinite(values).any() else None
+    cells = [
+        Cell(text=score_text(value), value=value, kind="best" if value == best else "")
+        if value == value
+        else EMPTY
+        for value in map(float, values)
+    ]
+    if kind is not None:
+        cells = [mean_of(cell, found.scores, row, kind) for row, cell in enumerate(cells)]
+    return Row(cells=[_text(name), _text(of), *cells])
+
+
+def _own_cell(means: Means, row: int) -> Cell:
+    count, value = int(means.count[row]), float(means.values[row])
+    if not count:
+        return Cell(text="–", kind="none")
+    if means.complete[row]:
+        return Cell(text=score_text(value), value=value)
+    text, note = (
+        f"{score_text(value)} ({count}/{means.expected})",
+        f"over {count} of {means.expected} {means.over}",
+    )
+    return Cell(text=text, value=value, kind="part", note=note)
+
+
+def _pairs_table(found: Common, labels: Sequence[str]) -> Table:
+    """Every two entries: counts, and the differences of the means with their intervals."""
+    means: dict[str, tuple[str, Callable[[Pair], Difference | None]]] = {
+        "tasks": ("Over tasks", lambda pair: pair.tasks)
+    }
+    if found.untouched:
+        means["untouched"] = ("Over untouched tasks", lambda pair: pair.untouched)
+    if len(found.by_type) > 1:
+        means["types"] = ("Over types", lambda pair: pair.types)
+    heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
+    counts = (("wins", "Higher"), ("losses", "Lower"), ("ties", "Ties"))
+    heads += [Column(key=key, label=label, numeric=True) for key, label in counts]
+    for key, (label, _) in means.items():
+        heads += [
+            Column(key=key, label="Difference", group=label, numeric=True),
+            Column(key=f"{key}_half", label="±", group=label, numeric=True),
+            Column(key=f"{key}_verdict", label="So", group=label),
+        ]
+    rows = []
+    for pair in found.pairs():
+        names = labels[pair.first], labels[pair.second]
+        cells = [*map(_text, names), *(_text(getattr(pair, key)) for key, _ in counts)]
+        for _, difference in means.values():
+            cells += _difference_cells(difference(pair), *names)
+        rows.append(Row(cells=cells))
+    return Table(
+        name="pairs",
+        caption="Two at a time: the one against the other",
+        columns=heads,
+        rows=rows,
+        notes=[INTERVALS],
+    )
+
+
+def _difference_cells(found: Difference | None, one: str, other: str) -> list[Cell]:
+    if found is None:
+        return [EMPTY] * 3
+    verdict = f"{one if found.value > 0 else other} is higher" if found.is_clear else ALIKE
+    if found.half is None:
+        return [
+            Cell(text=delta_text(found.value), value=found.value),
+            EMPTY,
+            _text("a single task gives no interval"),
+        ]
+    half = Cell(text=f"{100 * found.half:.2f}", value=found.half)
+    return [Cell(text=delta_text(found.value), value=found.value), half, _text(verdict)]
+
+
+def _tasks_table(found: Common, labels: Sequence[str], state: CompareState) -> Table:
+    """Each task that all have: scores, differences to the first entry, and which is best."""
+    fields = _task_fields(found, labels)
+    kinds = [state.type] if state.type in found.by_type else found.by_type
+    rows = [at for kind in kinds for at in found.by_type[kind]]
+    rows = _sorting.in_order(rows, fields, state.sort) if state.sort else rows
+    known = bool(np.isfinite(found.scores.low[:, found.columns]).any())
+    rule = "equal, or within their known intervals combined" if known else "equal. No interval is known"
+    columns = found.scores.site_suite.suite.columns
+    return Table(
+        name="tasks",
+        caption="Scores × 100 on what all have, and differences to the first",
+        columns=[field.head(state, PATH) for field in fields],
+        rows=[_sorting.row_of(at, fields, columns[at].name) for at in rows],
+        notes=[f"“tie”: the best scores are {rule}."],
+    )
+
+
+def _task_fields(found: Common, labels: Sequence[str]) -> list[_sorting.Field[int]]:
+    site_suite, values = found.scores.site_suite, found.scores.values
+    columns, column = site_suite.suite.columns, _sorting.Field[int]
+
+    def best(at: int) -> Cell:
+        winners = found.winners(at)
+        return _text(labels[winners[0]] if len(winners) == 1 else "tie")
+
+    def spread(at: int) -> float:
+        return float(np.ptp(values[:, at]))
+
+    fields = [
+        column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
+               cell=lambda at: _text(columns[at].name, href=column_path(site_suite, columns[at]))),
+        column(key="type", label="Type", sort=lambda at: columns[at].type,
+               cell=lambda at: _text(columns[at].type)),
+    ]  # fmt: skip
+    for row, label in enumerate(labels):
+        fields.append(
+            column(key=f"s{row}", label=label, numeric=True, sort=lambda at, row=row: float(values[row, at]),
+                   cell=lambda at, row=row: _score_cell(found, row, at))
+        )  # fmt: skip
+        if row:
+            fields.append(
+                column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True,
+                       note="The difference to the first.",
+                       sort=lambda at, row=row: float(values[row, at] - values[0, at]),
+                       cell=lambda at, row=row: _delta_cell(found, row, at))
+            )  # fmt: skip
+    if len(labels) > 2:
+        fields.append(
+            column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
+                   sort=spread, cell=lambda at: Cell(text=f"{100 * spread(at):.2f}", value=spread(at)))
+        )  # fmt: skip
+    return [*fields, column(key="best", label="Best", cell=best)]
+
+
+def _delta_cell(found: Common, row: int, at: int) -> Cell:
+    gap = float(found.scores.values[row, at] - found.scores.values[0, at])
+    note = f"{ALIKE}, by their intervals or as they are equal" if found.tied(row, 0, at) else ""
+    return Cell(text=delta_text(gap), value=gap, note=note)
+
+
+def _score_cell(found: Common, row: int, at: int) -> Cell:
+    scores, entry = found.scores, found.entries[row]
+    value, low, high = (float(numbers[row, at]) for numbers in (scores.values, scores.low, scores.high))
+    column, texts = scores.site_suite.suite.columns[at], int(scores.trained_on[row, at])
+    scopes = scopes_of(column)
+    kinds = ["best"] if found.winners(at) == [row] else []
+    kinds += leaks(entry, scopes, texts, column.name)
+    kinds += ["other"] if scores.reasons[row, at] == OTHER else []
+    notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
+    notes += [*choices_made(entry, scopes), *([texts_text(texts)] if texts else [])]
+    result = int(scores.results[row, at])
+    cell = Cell(
+        text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
+        href=f"/results/{result}" if result else "",
+    )  # fmt: skip
+    return over_seeds(cell, float(scores.deviations[row, at]), entry.seeds)
+
+
+def _missing_table(found: Common, labels: Sequence[str]) -> Table:
+    """The tasks that some of them have and others do not, with why."""
+    site_suite = found.scores.site_suite
+    there = (found.scores.reasons != REASONS.index("none")).any(axis=0)
+    rows = []
+    for at, column in enumerate(site_suite.suite.columns):
+        if there[at] and at not in found.columns:
+            head = _text(column.name, href=column_path(site_suite, column))
+            cells = [_why_cell(found, row, at) for row in range(len(labels))]
+            rows.append(Row(cells=[head, _text(column.type), *cells], key=column.name))
+    nobody = int((~there).sum())
+    return Table(
+        name="missing",
+        caption="Not compared, as not all have it",
+        columns=[
+            Column(key="name", label="Task", sticky=True),
+            Column(key="type", label="Type"),
+            *_columns(labels),
+        ],
+        rows=rows,
+        notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
+    )
+
+
+def _why_cell(found: Common, row: int, at: int) -> Cell:
+    scores = found.scores
+    reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
+    if reason == "seeds":
+        return some_seeds(int(scores.seeds[row, at]), len(found.entries[row].seeds))
+    if scores.counted[row, at]:
+        return Cell(text=score_text(value), value=value)
+    if reason == "other" and value == value:
+        return Cell(text=f"{score_text(value)}, {SHORT[reason]}", value=value, kind="other")
+    kind = reason if reason in ("none", "failed", "bad") else ""
+    return Cell(text=SHORT.get(reason, "–"), kind=kind) if reason else EMPTY
+
+
+def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
+    """The fields of measured entries that differ."""
+    return Table(
+        name="differences",
+        caption="Measured entries: fields that differ on tasks that all have",
+        columns=[
+            Column(key="field", label="Field", sticky=True), *_columns(labels, numeric=False, key="e"),
+            Column(key="tasks", label="Tasks", numeric=True, note="On how many of the tasks it differs."),
+        ],
+        rows=[
+            Row(cells=[_text(one.name), *map(_values_cell, one.values),
+                       Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)])
+            for one in differing(tasks)
+        ],
+        notes=["Times, rates and memory are left out: they are measurements, not conditions."],
+    )  # fmt: skip
+
+
+def _values_cell(values: Sequence[Any]) -> Cell:
+    texts = [
+        value
+        if isinstance(value, str)
+        else "absent"
+        if value is None
+        else json.dumps(value, ensure_ascii=False)
+        for value in values[:20]
+    ]
+    more = f"; and {len(values) - 3} more" if len(values) > 3 else ""
+    short = re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], "; ".join(texts[:3]) + more)
+    return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))
+
+
+def _chart(found: Common, labels: Sequence[str]) -> Chart:
+    """The means by type, or the scores by task where there is one type."""
+    columns = found.scores.site_suite.suite.columns
+    parts = {kind: one.values for kind, one in found.types.items()}
+    if len(found.scores.by_type) == 1 and 0 < len(found.columns) <= BARS:
+        parts = {columns[at].name: found.mean([at]) for at in found.columns}
+    series = [
+        BarSeries(
+            label=label, values=[100 * float(values[row]) for values in parts.values()],
+            href=address(f"/models/{entry.model_slug}"),
+        )
+        for row, (label, entry) in enumerate(zip(labels, found.entries, strict=True))
+    ]  # fmt: skip
+    plot = Bars(axis=Axis(label="mean score × 100"), categories=list(parts), series=series)
+    return chart("types", "Means over what all have", plot)
+
+
+PAGES = (
+    PageRoute(
+        path=PATH,
+        state=CompareState,
+        view=view,
+        summary="2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
+        all_paths=lambda site: [PATH],
+        formats=("json", "csv", "md", "tex"),
+    ),
 )
-
-PAGES = (PAGE,)

@@ -245,7 +245,7 @@ def _grid(queries: Queries, printed: str, view: str) -> SuiteScores | None:
     if listed is None:
         return None
     known = views(listed.suite)
-    return queries.suite_scores(listed, view if view in known else known[0], pinned=True)
+    return queries.suite_scores(listed, view if view in known else known[0])
 
 
 def _measured(grid: SuiteScores) -> Iterator[tuple[int, Entry]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
 from leaderboard.pages._costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
 from leaderboard.pages._suite_table import untouched_note
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart, frontier_points
+from leaderboard.web.charts import Axis, Point, Scatter, chart, frontier_points
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, paging
@@ -84,7 +84,7 @@ class ParetoPage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Score:
-    """A score of every entry of a suite, (entries,) each; `selected` says whether its tasks selected a model."""
+    """A score of every entry, (entries,) each; `selected` says whether its tasks selected a model."""
 
     label: str
     means: Means
@@ -107,7 +107,7 @@ class _Across:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Points:
-    """All points, the best score first and incomplete ones last, the frontier by x, and counts of models left out."""
+    """All points, the best score first, incomplete ones last; the frontier by x; models left out."""
 
     dots: Sequence[Dot]
     best: Sequence[Dot]
@@ -137,9 +137,7 @@ def view(site: Site, state: ParetoState) -> Page:
     conventions = views(suite.suite)
     if state.view and state.view not in conventions:
         raise missing("view", state.view, conventions, then="The suite's page offers those there are.")
-    scores = queries.suite_scores(
-        suite, state.view or conventions[0], revisions=state.each == "revision"
-    )
+    scores = queries.suite_scores(suite, state.view or conventions[0], revisions=state.each == "revision")
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.keeps(e)]
     untouched = scores.untouched(rows)
     if untouched is None and state.y == "untouched":
@@ -199,10 +197,16 @@ def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans 
             expected=1, deviations=scores.deviations[:, at],
         )  # fmt: skip
         return _Score(
-            label=label, means=means, low=scores.low[:, at], high=scores.high[:, at], selected=scores.selected[:, at]
+            label=label,
+            means=means,
+            low=scores.low[:, at],
+            high=scores.high[:, at],
+            selected=scores.selected[:, at],
         )
     if key == "untouched" and untouched:
-        return _Score(label=label, means=untouched.over_tasks, low=low, high=high, selected=np.zeros(len(rows), bool))
+        return _Score(
+            label=label, means=untouched.over_tasks, low=low, high=high, selected=np.zeros(len(rows), bool)
+        )
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
             low[row], high[row] = average["interval"]
@@ -230,8 +234,8 @@ def _across(queries: Queries, scores: SuiteScores, state: ParetoState, papers: I
     why = measure.why
     if state.x == "cost" and not state.price and names:
         why = "Give the price of an hour of the machine: a cost is that times the hours that were measured."
-    label = f"{measure.label}{f' at ${state.price:g} an hour' if priced else ''}{f', on {device}' if device else ''}"
-    axis = Axis(label=label, kind=axis.kind)
+    label = f"{measure.label} at ${state.price:g} an hour" if priced else measure.label
+    axis = Axis(label=f"{label}, on {device}" if device else label, kind=axis.kind)
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
 
 
@@ -268,9 +272,9 @@ def _dot(scores: SuiteScores, score: _Score, row: int, x: Place) -> Dot:
     notes = [] if whole else [f"only {means.count[row]} of {means.expected}: not comparable"]
     notes += ["scores in it selected the model"] if selected else []
     return Dot(
-        entry=entry, x=x, score=float(means.values[row]), low=float(score.low[row]), high=float(score.high[row]),
-        whole=whole, count=int(means.count[row]), href=f"/models/{entry.model_slug}", note="; ".join(notes),
-        selected=selected,
+        entry=entry, x=x, score=float(means.values[row]), low=float(score.low[row]),
+        high=float(score.high[row]), whole=whole, count=int(means.count[row]),
+        href=f"/models/{entry.model_slug}", note="; ".join(notes), selected=selected,
     )  # fmt: skip
 
 
@@ -292,7 +296,8 @@ def _tables(
     step = {id(dot): last for dot, last in zip(points.best, _neighbours(points), strict=True)}
     heads: _Heads = [
         (Column(key="model", label="Model", sticky=True),
-         lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href, note=dot.entry.treatment)),
+         lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href,
+                          note=dot.entry.treatment)),
         (Column(key="origin", label="Origin"),
          lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin)),
         (Column(key="x", label=across.axis.label, numeric=True),
@@ -309,7 +314,10 @@ def _tables(
     return [
         _table("frontier", "The frontier: nothing beats these on both axes", [*heads, gain], points.best),
         _table(
-            "points", "All points, the best score first, incomplete ones last", [*heads, *count, beaten], shown
+            "points",
+            "All points, the best score first, incomplete ones last",
+            [*heads, *count, beaten],
+            shown,
         ),
     ]
 
@@ -374,7 +382,9 @@ def _form(
         for name, (label, value, options) in selects.items() if len(options) > 1 or name in ("suite", "y")
     ]  # fmt: skip
     if state.x == "cost":
-        price = Control(kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any")
+        price = Control(
+            kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
+        )
         own.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
@@ -382,7 +392,11 @@ def _form(
     own_fields = ("suite", "x", "y", "price", "theme")
     reset = state.query(**{name: value for name, value in fields.items() if name not in own_fields})
     return form(
-        state, PATH, [*own, part, *controls(state, scores.entries)], chips=chips(state, PATH), reset=f"{PATH}?{reset}"
+        state,
+        PATH,
+        [*own, part, *controls(state, scores.entries)],
+        chips=chips(state, PATH),
+        reset=f"{PATH}?{reset}",
     )
 
 
@@ -399,15 +413,21 @@ def _measures(scores: SuiteScores) -> list[tuple[str, str]]:
 def _lead(points: _Points, title: str, across: _Across) -> str:
     whole = sum(dot.whole for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
-    return f"{title}: " + (f"{whole} {what}, {len(points.best)} on the frontier." if points.dots else "no points.")
+    return f"{title}: " + (
+        f"{whole} {what}, {len(points.best)} on the frontier." if points.dots else "no points."
+    )
 
 
 def _warnings(points: _Points, state: ParetoState, across: _Across) -> list[str]:
     recipes = {dot.entry.recipe for dot in points.dots if dot.entry.recipe}
-    settings = {dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"}
+    settings = {
+        dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
+    }
     notes = [PRINTED] if settings else []
     if len(recipes) > 1:
-        notes.append(f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's.")
+        notes.append(
+            f"These models were fine-tuned by {len(recipes)} recipes: a difference may be the recipe's."
+        )
     if len(settings) > 1:
         notes.append(f"They were fine-tuned in {len(settings)} ways: {'; '.join(sorted(settings))}.")
     if len(across.devices) > 1:

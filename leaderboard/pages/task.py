@@ -23,7 +23,6 @@ from leaderboard.pages._task_scores import (
     find_task,
     first_of_models,
     known_tasks,
-    listing,
     most_have,
     places,
     results_of,
@@ -48,12 +47,10 @@ GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
-NO_INTERVALS = (
-    "No interval is known for these scores: only equal ones share a rank, and a small difference may be chance."
-)
+NO_INTERVALS = "No interval is known: only equal scores share a rank, and a small difference may be chance."
 SOME_INTERVALS = (
-    "No interval is known for {} of {} scores: those share a rank only where they are equal. Two with intervals "
-    "share one where the intervals, combined, cover the difference."
+    "No interval is known for {} of {} scores: those share a rank only where they are equal. Two with "
+    "intervals share one where the intervals, combined, cover the difference."
 )
 OTHER_DATA = "{} ranked on another revision of the data than the pinned one, or on one that is not stated."
 NO_SUITE = (
@@ -189,9 +186,7 @@ def _question(questions: Sequence[Question], name: str) -> Question:
     raise missing("scope", name, names, then="The task's page offers those there are.")
 
 
-def _fields(
-    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
-) -> list[_sorting.Field[Scored]]:
+def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) -> list[_sorting.Field[Scored]]:
     """The columns of the ranking."""
     best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
     marks = dict(zip(best, ("best", "second"), strict=False))
@@ -207,7 +202,8 @@ def _fields(
         column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
                note="Entries that no known interval tells apart share a rank.",
                cell=lambda one: Cell(text=str(rank(one) or ""), value=rank(one))),
-        column(key="model", label="Model", sticky=True, cell=_model, sort=lambda one: one.entry.model.casefold()),
+        column(key="model", label="Model", sticky=True, cell=_model,
+               sort=lambda one: one.entry.model.casefold()),
         column(key="score", label="Score", numeric=True, sort=score,
                cell=lambda one: _score(one, scope, marks.get(score(one) or -1.0, ""))),
         column(key="interval", label="95 %", numeric=True, cell=_interval,
@@ -215,11 +211,13 @@ def _fields(
         column(key="parameters", label="Size", numeric=True, note="Parameters.",
                sort=lambda one: one.entry.parameters,
                cell=lambda one: Cell(text=parameters_text(one.entry.parameters), value=one.entry.parameters)),
-        column(key="origin", label="Origin", note="Where the score comes from.", sort=lambda one: one.entry.origin,
+        column(key="origin", label="Origin", note="Where the score comes from.",
+               sort=lambda one: one.entry.origin,
                cell=lambda one: Cell(text=one.entry.origin, value=one.entry.origin, kind=one.entry.origin)),
         column(key="trust", label="Revision", note="The weights that were scored, as far as they are known.",
                cell=_revision),
-        column(key="data", label="Data", note="The revision of the data.", cell=lambda one: _data_cell(one, scope)),
+        column(key="data", label="Data", note="The revision of the data.",
+               cell=lambda one: _data_cell(one, scope)),
         column(key="released", label="Released", sort=lambda one: one.entry.released,
                cell=lambda one: Cell(text=one.entry.released or "", value=one.entry.released)),
     ]  # fmt: skip
@@ -230,7 +228,9 @@ def _fields(
 def _model(one: Scored) -> Cell:
     entry, made = one.entry, made_of(one.entry)
     href = address(f"/models/{entry.model_slug}")
-    return Cell(text=entry.model, value=entry.model, href=href, kind=kinds_of(entry), note=made or entry.treatment)
+    return Cell(
+        text=entry.model, value=entry.model, href=href, kind=kinds_of(entry), note=made or entry.treatment
+    )
 
 
 def _score(one: Scored, scope: Scope, mark: str) -> Cell:
@@ -316,7 +316,9 @@ def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     ]  # fmt: skip
     values = [100 * one.value for one in ranked if one.value is not None]
     return chart(
-        "spread", "Models by their score", Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
+        "spread",
+        "Models by their score",
+        Distribution(axis=Axis(label="score × 100"), values=values, marks=marks),
     )
 
 
@@ -332,21 +334,24 @@ def _facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
     kind, metric, results = queries.tasks.get(name, ("", "", 0))
     task, scope = asked.question.task, asked.scope
     path = task.data.path if task else ""
-    subsets = listing(scope.subsets, "subset").removeprefix("subsets ").removeprefix("subset ")
+    kind, metric = (task.type, task.metric) if task else (kind, metric)
     pinned = "pinned by the suite" if asked.question.suites else "that of most entries: no suite pins it"
     languages = describe_task(name).languages
     return [
-        ("Type", (task.type if task else kind) or "not stated"),
-        ("Metric", f"as {scope.view} prints it" if scope.view else (task.metric if task else metric) or "not stated"),
-        *([("Languages", listing(languages, "language", 6).removeprefix("languages ").removeprefix("language "))]
-          if languages else []),
+        ("Type", kind or "not stated"),
+        ("Metric", f"as {scope.view} prints it" if scope.view else metric or "not stated"),
+        *([("Languages", _names(languages, "language"))] if languages else []),
         ("Data set", path or ("local or built" if task else "not stated"),
          f"https://huggingface.co/datasets/{path}" if path.count("/") == 1 and path.isascii() else ""),
         ("Data revision", scope.data or "none", "", pinned if scope.data else "nothing pins the data"),
         ("Splits", ", ".join(scope.splits) or "none", "", _mean_over(scope.splits)),
-        ("Subsets", subsets or "none", "", _mean_over(scope.subsets)),
+        ("Subsets", _names(scope.subsets, "subset") or "none", "", _mean_over(scope.subsets)),
         ("Results", f"{results:,}", "", "with any splits and subsets"),
     ]  # fmt: skip
+
+
+def _names(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}s" if len(names) > 6 else ", ".join(names)
 
 
 def _mean_over(names: Sequence[str]) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PATH = "/tasks"
 HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
 NOTE = (
-    "The best score is that of the first suite’s question; of a task in no suite, that among the entries with the "
-    "splits, subsets and data that most have."
+    "The best score is that of the first suite’s question; of a task in no suite, that among the entries "
+    "with the splits, subsets and data that most have."
 )
 
 
@@ -117,7 +117,8 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Ta
         column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None,
                cell=lambda one: Cell(text=one.metric, value=one.metric or None)),
         column(key="results", label="Results", numeric=True, note="Results of all entries, with any splits.",
-               sort=lambda one: one.results, cell=lambda one: Cell(text=f"{one.results:,}", value=one.results)),
+               sort=lambda one: one.results,
+               cell=lambda one: Cell(text=f"{one.results:,}", value=one.results)),
         column(key="best", label="Best", numeric=True, note="The best ranked score.", cell=score,
                sort=lambda one: one.best and one.best[1]),
         column(key="model", label="By", note="The model with the best score.", cell=model,
@@ -143,7 +144,7 @@ def view(site: Site, state: TasksState) -> Page:
     return Page(
         title="Tasks",
         template="tasks.html",
-        lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} of them in a suite of this site.",
+        lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} in a suite of this site.",
         tables=[
             Table(
                 name="tasks", caption="Tasks; scores × 100", notes=[NOTE],

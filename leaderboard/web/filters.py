@@ -134,82 +134,67 @@ def form(
     )
 
 
+TRUST = ("commit", "external", "none", "other")
+
+
 def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     """The form of `state`; choices that no entry has are not offered."""
     seen = list(entries)
-    recipes = sorted({entry.recipe for entry in seen if entry.recipe})
-    backbones = sorted({entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""})
-    found = [
+    recipes = _plain({entry.recipe for entry in seen if entry.recipe})
+    sizes = {entry.size for entry in seen}
+    options = {
+        "origin": _plain({entry.origin for entry in seen}),
+        "size": [(name, label) for name, label in SIZE_NAMES.items() if name in sizes],
+        "output": _plain({entry.output for entry in seen}),
+        "recipe": [("none", "none: finished models"), *recipes] if recipes else [],
+        "backbone": _plain({entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""}),
+        "trust": _plain({entry.trust for entry in seen} & set(TRUST)),
+    }
+    selects = [
+        Control(
+            kind="select",
+            name=name,
+            label="Revision" if name == "trust" else name.capitalize(),
+            value=getattr(state, name),
+            options=[("", "any"), *some],
+            more=name not in ("origin", "size"),
+        )
+        for name, some in options.items()
+        if len(some) > (0 if name == "backbone" else 1)
+    ]
+    most = f"{state.most:g}" if state.most else ""
+    return [
         Control(kind="search", name="q", label="Model", value=state.q, placeholder="part of a name"),
-        _select(state, "origin", "Origin", [(o, o) for o in sorted({e.origin for e in seen})]),
-        _select(
-            state,
-            "size",
-            "Size",
-            [(n, says) for n, says in SIZE_NAMES.items() if n in {e.size for e in seen}],
-        ),
-        _select(state, "output", "Output", [(o, o) for o in sorted({e.output for e in seen})], more=True),
-        _select(
-            state,
-            "recipe",
-            "Recipe",
-            [("none", "none: finished models"), *((r, r) for r in recipes)] if recipes else [],
-            more=True,
-        ),
-        _select(state, "backbone", "Backbone", [(b, b) for b in backbones], more=True),
-        Control(
-            kind="number",
-            name="most",
-            label="Parameters in millions, at most",
-            value=f"{state.most:g}" if state.most else "",
-            least=0,
-            more=True,
-        ),
-        Control(
-            kind="number",
-            name="tokens",
-            label="Tokens, at least",
-            value=state.tokens,
-            least=1,
-            step="1",
-            more=True,
-        ),
-        _select(
-            state,
-            "trust",
-            "Revision",
-            [(t, t) for t in sorted({e.trust for e in seen if e.trust in TRUST})],
-            more=True,
-        ),
+        *selects,
+        _number("most", "Parameters in millions, at most", most, least=0),
+        _number("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
     ]
-    least = {"backbone": 1}
-    return [c for c in found if c.kind != "select" or len(c.options) > least.get(c.name, 2)]
 
 
-TRUST = ("commit", "external", "none", "other")
+def _number(name: str, label: str, value: Any, *, least: int, step: str = "") -> Control:
+    return Control(kind="number", name=name, label=label, value=value, least=least, step=step, more=True)
+
+
+def _plain(values: Iterable[str]) -> list[tuple[str, str]]:
+    return [(value, value) for value in sorted(values)]
+
+
+CHIPS = {
+    "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
+    "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
+    "most": "at most {:g} M parameters", "trust": "revision: {}",
+}  # fmt: skip
 
 
 def chips(state: EntryState, path: str) -> list[tuple[str, str]]:
     """The filters in force, each with the URL without it."""
-    labels = {
-        "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
-        "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
-        "most": "at most {:g} M parameters", "trust": "revision: {}",
-    }  # fmt: skip
-    found = []
-    for name, label in labels.items():
-        default = type(state).model_fields[name].get_default()
-        value = getattr(state, name)
-        if value != default:
-            found.append((label.format(value), f"{path}?{state.query(**{name: default, 'page': 1})}"))
-    return found
-
-
-def _select(
-    state: EntryState, name: str, label: str, options: Sequence[tuple[str, str]], *, more: bool = False
-) -> Control:
-    value = getattr(state, name)
-    return Control(
-        kind="select", name=name, label=label, value=value, options=[("", "any"), *options], more=more
-    )
+    names = [name for name in CHIPS if name in state.not_default()]
+    defaults = {name: type(state).model_fields[name].get_default() for name in names}
+    return [
+        (
+            CHIPS[name].format(getattr(state, name)),
+            f"{path}?{state.query(**{name: defaults[name], 'page': 1})}",
+        )
+        for name in names
+    ]

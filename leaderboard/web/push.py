@@ -1,7 +1,8 @@
-"""The other end of the intake: one record sent to a site, again where the site asks for it."""
+"""One record sent to a site, again where the site asks to wait."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import urllib.error
@@ -11,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPMessage
-from typing import IO, Any, Literal
+from http.client import HTTPException
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from harness.errors import HarnessError, UsageError
@@ -74,15 +75,7 @@ class _Reply:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect would carry the token to another place, and make a GET of a POST."""
 
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> None:
+    def redirect_request(self, *_: Any) -> None:
         return None
 
 
@@ -114,7 +107,7 @@ class Client:
         for attempt in range(TRIES):
             reply = self._send(parcel.body)
             if reply.status and reply.status not in AGAIN:
-                return self._judged(reply, parcel)
+                return self._answer(reply, parcel)
             if attempt < TRIES - 1:
                 seconds = min(2.0**attempt if reply.after is None else reply.after, LONGEST_WAIT)
                 self.waiting(seconds)
@@ -122,10 +115,9 @@ class Client:
         if reply.broken and len(parcel.body) > LARGE:
             reason = f"the connection broke ({reply.broken}); {len(parcel.body)} bytes may be too many"
             return Answer(outcome="refused", reason=reason)
-        said = reply.broken or f"{reply.status} {_message(reply)}"
-        raise SiteError(
-            f"{self.site} cannot be pushed to: {said}.", hint="Push again later: nothing is sent twice."
-        )
+        reason = reply.broken or f"{reply.status} {_message(reply)}"
+        hint = "Push again later: nothing is sent twice."
+        raise SiteError(f"{self.site} cannot be pushed to: {reason}.", hint=hint)
 
     def _send(self, body: bytes) -> _Reply:
         request = urllib.request.Request(f"{self.site}/api/records", data=body, method="POST")
@@ -137,13 +129,15 @@ class Client:
                 return _Reply(status=answer.status, content=_json(answer.read(2**16)))
         except urllib.error.HTTPError as error:
             with error:
-                return _Reply(status=error.code, content=_read(error), after=_after(error.headers))
-        except urllib.error.URLError as error:
-            return _Reply(status=0, broken=_clean(str(error.reason)))
+                content = None
+                with contextlib.suppress(OSError, HTTPException):
+                    content = _json(error.read(2**16))
+                return _Reply(status=error.code, content=content, after=_after(error.headers))
         except (OSError, HTTPException) as error:
-            return _Reply(status=0, broken=_clean(str(error) or type(error).__name__))
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            return _Reply(status=0, broken=_clean(str(reason)))
 
-    def _judged(self, reply: _Reply, parcel: Parcel) -> Answer:
+    def _answer(self, reply: _Reply, parcel: Parcel) -> Answer:
         content = reply.content if isinstance(reply.content, dict) else {}
         if reply.status in (200, 201) and content.get("key") == parcel.key:
             return Answer(outcome="created" if content.get("created") else "known", status=reply.status)
@@ -197,13 +191,6 @@ def _message(reply: _Reply) -> str:
     error = reply.content.get("error") if isinstance(reply.content, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
     return _clean(message) if isinstance(message, str) else "(no reason given)"
-
-
-def _read(error: urllib.error.HTTPError) -> Any:
-    try:
-        return _json(error.read(2**16))
-    except (OSError, HTTPException):
-        return None
 
 
 def _json(content: bytes) -> Any:

@@ -1,5 +1,6 @@
 """Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
 
+It also writes the main revision of every model for the site (leaderboard/data/main_revisions.csv).
 A line has one task, benchmark or group of similar tasks, sorted by name, without fields at their defaults, so
 that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of
 date.
@@ -8,7 +9,9 @@ date.
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
+import io
 import itertools
 import json
 import math
@@ -16,6 +19,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suites._mteb.snapshot import PATH
@@ -366,11 +370,26 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return sum(texts), sum(characters)
 
 
+MAIN_REVISIONS = Path(__file__).parents[2] / "leaderboard" / "data" / "main_revisions.csv"
+
+
+def _main_revisions() -> str:
+    """The main revision of each model of the installed mteb, as CSV."""
+    import mteb
+
+    found = {meta.name: meta.revision for meta in mteb.get_model_metas() if meta.name and meta.revision}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([("model", "revision"), *sorted(found.items())])
+    return text.getvalue()
+
+
 def main(arguments: list[str]) -> int:
-    """Write the file, or with --check print how it differs; gives the exit status."""
+    """Write the files, or with --check print how the first differs; gives the exit status."""
     made = _render()
     if "--check" not in arguments:
         PATH.write_text(made, encoding="utf-8")
+        MAIN_REVISIONS.write_text(_main_revisions(), encoding="utf-8")
         return 0
     changed = set(made.splitlines()) ^ set(PATH.read_text(encoding="utf-8").splitlines())
     if not changed:

@@ -97,11 +97,15 @@ def test_a_finished_model_goes_back_to_its_backbone() -> None:
         "c/two": "c/one",
         "d/none": None,
         "answerdotai/ModernBERT-base": "answerdotai/ModernBERT-large",
+        "e/modern": "Alibaba-NLP/gte-modernbert-base",
+        "intfloat/e5-small": "sentence-transformers/all-MiniLM-L6-v2",
     }
     found = backbones_behind(parents)
     assert {model: one.slug for model, one in found.items()} == {
         "a/finished": "bert-base",
         "a/halfway": "bert-base",
+        "e/modern": "modernbert-base",
+        "intfloat/e5-small": "minilm-l12",
     }
 
 
@@ -180,9 +184,9 @@ def test_a_line_has_the_convention_of_who_measured_it(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("bert-base,BERT base,bert,base,110M,", "twice"),
-        ("x,,bert,base,110M,", "has no name"),
-        ("x,X,bert,base,110M", "5 fields where 6 belong"),
+        ("bert-base,BERT base,bert,base,110M,,", "twice"),
+        ("x,,bert,base,110M,,", "has no name"),
+        ("x,X,bert,base,110M", "5 fields where 7 belong"),
     ],
 )
 def test_a_malformed_table_of_backbones_is_named(tmp_path: Path, line: str, says: str) -> None:

@@ -11,9 +11,8 @@ from starlette.testclient import TestClient
 
 from harness.record import Record
 from html_pages import BROWSER
-from leaderboard.pages.overview import OverviewState
+from leaderboard.pages._suite_table import SuiteState
 from site_data import (
-    HOSTILE,
     Parsed,
     every_path,
     fill,
@@ -26,103 +25,52 @@ from site_data import (
     suites,
 )
 
-# The overview: models x suites, their order, and what a search finds
+# The first page: boards, the best per size class, the newest records
 
 
-def asked(**query: Any) -> dict[str, Any]:
+def tables(**query: Any) -> dict[str, list[dict[str, Any]]]:
     answer = TestClient(standard_app()).get("/index.json", params=query)
     assert answer.status_code == 200, answer.text
-    (table,) = answer.json()["tables"]
-    return dict(table)
+    return {table["name"]: [row["cells"] for row in table["rows"]] for table in answer.json()["tables"]}
 
 
-def models(**query: Any) -> list[str]:
-    return [row["cells"]["model"]["value"] for row in asked(**query)["rows"]]
+def test_boards_hold_the_best_of_their_suites() -> None:
+    found = tables()["boards"]
+    boards = dict.fromkeys(row["board"]["value"] for row in found)
+    assert next(iter(boards)) == "GLUE"
+    for title in boards:
+        slug = next(slug for slug, one in suites().items() if one.suite.title == title)
+        page = TestClient(standard_app()).get(f"/suites/{slug}.json").json()["tables"][0]["rows"]
+        ranked = [row["cells"] for row in page if "rank" in row["cells"]]
+        wanted = [(c["rank"]["value"], c["model"]["value"], c["tasks"]["value"]) for c in ranked[:5]]
+        own = [row for row in found if row["board"]["value"] == title]
+        assert own
+        got = [tuple(row[key].get("value") for key in ("rank", "model", "score")) for row in own]
+        assert got == wanted or not ranked
 
 
-def test_a_row_for_each_model_and_a_column_for_each_suite() -> None:
-    found = asked(rows="all")
-    queries = standard_app().state.site.queries
-    known = {e.model_slug for e in queries.entries.values() if e.origin != "reported"}
-    assert len(found["rows"]) == len(known)
-    printed = [e for e in queries.entries.values() if e.origin == "reported"]
-    assert len(asked(rows="all", origin="reported")["rows"]) == len(printed) > 20, "each stands alone"
-    keys = [column["key"] for column in found["columns"]]
-    assert set(queries.entries_of_suites) <= set(keys)
+def test_the_best_of_a_size_class_are_of_that_class() -> None:
+    sizes = {row["class"]["value"]: row for row in tables()["sizes"]}
+    rows = [row["cells"] for row in suite(size="small")["tables"][0]["rows"] if "rank" in row["cells"]]
+    best = max(rows, key=lambda cells: cells["tasks"]["value"])
+    name, _, score = sizes["small"]["nanobeir"]["value"].rpartition(" ")
+    assert (name, float(score)) == (best["model"]["value"].rpartition("/")[2], best["tasks"]["value"])
+    assert "nanobeir" not in sizes.get("xxl", {})
 
 
-def test_cells_are_the_means_of_the_suites_pages() -> None:
-    for slug in ("nanobeir", "mteb-MTEB-kor-v1"):
-        page = TestClient(standard_app()).get(f"/suites/{slug}.json?rows=all").json()["tables"][0]["rows"]
-        said = {
-            row["cells"]["model"]["value"]: row["cells"]["tasks"] for row in page if row["kind"] != "part"
-        }
-        for row in asked(rows="all", cols=slug)["rows"]:
-            name, cell = row["cells"]["model"]["value"], row["cells"][slug]
-            if name in said:
-                assert cell["value"] == said[name]["value"]
-            else:
-                assert cell.get("kind") in ("none", "part", "away", "reported"), name
-                assert cell["value"] is None or cell["kind"] == "reported"
+def test_the_newest_records_come_first_with_their_zone() -> None:
+    written = [row["written"] for row in tables()["newest"]]
+    assert 0 < len(written) <= 8
+    assert [cell["value"] for cell in written] == sorted((c["value"] for c in written), reverse=True)
+    assert all(cell["text"].endswith(" UTC") for cell in written)
 
 
-def test_a_part_of_a_suite_is_no_mean() -> None:
-    (row,) = [r for r in asked(rows="all")["rows"] if r["cells"]["model"]["value"] == HOSTILE]
-    assert row["cells"]["nanobeir"] == {"value": None, "text": f"3/{len(names('nanobeir'))}", "kind": "part"}
-
-
-def test_the_complete_stand_first_in_both_directions() -> None:
-    for sort in ("nanobeir", "-nanobeir"):
-        cells = [row["cells"]["nanobeir"] for row in asked(sort=sort, rows="all")["rows"]]
-        values = [cell["value"] for cell in cells if cell["value"] is not None]
-        assert len(values) == 3
-        assert [cell["value"] for cell in cells[:3]] == values
-        assert values == sorted(values, reverse=sort.startswith("-"))
-    assert models(sort="model", rows="all") == sorted(models(rows="all"), key=str.casefold)
-    sizes = [row["cells"]["parameters"]["value"] for row in asked(sort="-parameters", rows="all")["rows"]]
-    known = [size for size in sizes if isinstance(size, int)]
-    assert len(known) >= 3
-    assert known == sorted(known, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("query", "wanted"),
-    [
-        ({"q": "tiny"}, {"acme/tiny-base", "acme/tiny-large"}),
-        ({"origin": "imported"}, {"acme/tiny-base", "acme/tiny-large", HOSTILE}),
-        ({"recipe": "glue-optibert"}, {"acme/tiny-base"}),
-        ({"q": "nobody"}, set()),
-    ],
-)
-def test_filters(query: dict[str, str], wanted: set[str]) -> None:
-    assert set(models(rows="all", **query)) == wanted
-
-
-def test_a_search_finds_suites_tasks_and_papers_as_well() -> None:
-    asking = TestClient(standard_app())
-    task = names("nanobeir")[0]
-    for text, link in ((task, f"/tasks/{task}"), ("nanobeir", "/suites/nanobeir"), ("glue", "/suites/glue")):
-        page = Parsed(asking.get("/", params={"q": text}, headers={"accept": "text/html"}).text)
-        assert link in page.links
-    empty = asking.get("/", params={"q": "nobody at all"}, headers={"accept": "text/html"})
-    assert empty.status_code == 200
-    assert Parsed(empty.text).wrong == []
-
-
-def test_pages_of_rows() -> None:
-    all_paths = models(rows="all", origin="reported")
-    first, second = (models(rows="25", page=page, origin="reported") for page in (1, 2))
-    assert [*first, *second] == all_paths[:50]
-    last = models(rows="25", page=99_999, origin="reported")
-    assert last == all_paths[-len(last) :]
-
-
-def test_names_that_are_none() -> None:
-    for query in ({"sort": "nothing"}, {"cols": "nothing"}):
-        answer = TestClient(standard_app()).get("/index.json", params=query)
-        assert answer.status_code == 404
-        assert "nothing" in answer.json()["error"]["message"]
-    assert set(suites()) >= {"nanobeir"}
+def test_the_first_page_leads_on() -> None:
+    page = Parsed(TestClient(standard_app()).get("/", headers=BROWSER).text)
+    assert page.wrong == []
+    assert {SUITE, "/glue", "/backbones", "/suites", "/papers"} <= set(page.links)
+    assert "harness run --model" in page.text
+    assert page.all("figure")
 
 
 # Twins of pages: every row, what was asked for, and what must be read with it
@@ -132,7 +80,7 @@ FIRST = names("nanobeir")[0]
 
 
 def many(folder: Path) -> None:
-    """A site whose overview has several pages."""
+    """A site with a suite of several pages."""
     fill(folder)
     for number in range(MANY):
         model = measured_model(f"many-{number:03}", f"9{number:03}")
@@ -151,42 +99,46 @@ def count(asking: TestClient, path: str, form: str) -> int:
     assert answer.status_code == 200, answer.text
     if form == "json":
         return len([row for row in answer.json()["tables"][0]["rows"] if row["kind"] != "group"])
-    return len(list(csv.reader(io.StringIO(answer.text, newline="")))) - 1
+    if form == "csv":
+        return len(list(csv.reader(io.StringIO(answer.text, newline="")))) - 1
+    if form == "md":
+        return len([line for line in answer.text.splitlines() if line.startswith("|")]) - 2
+    body = answer.text.partition("\\midrule\n")[2].partition("\n\\bottomrule")[0]
+    return len(body.splitlines())
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("form", ["json", "csv", "md", "tex"])
 def test_a_twin_holds_every_row_unless_some_are_named(asking: TestClient, form: str) -> None:
-    all_paths = count(asking, "/index.FORM?rows=all", form)
+    all_paths = count(asking, "/suites/nanobeir.FORM?rows=all", form)
     assert all_paths > MANY
-    assert count(asking, "/index.FORM", form) == all_paths
-    assert count(asking, "/index.FORM?theme=dark", form) == all_paths
-    usual = OverviewState.model_fields["rows"].default
-    assert count(asking, f"/index.FORM?rows={usual}", form) == int(usual)  # named, though the usual number
-    assert count(asking, "/index.FORM?rows=25", form) == 25
-    assert count(asking, "/index.FORM?page=1", form) == int(usual)
-    assert count(asking, "/index.FORM", form) == all_paths  # what is kept is not mistaken
+    assert count(asking, "/suites/nanobeir.FORM", form) == all_paths
+    assert count(asking, "/suites/nanobeir.FORM?theme=dark", form) == all_paths
+    usual = SuiteState.model_fields["rows"].default
+    assert count(asking, f"/suites/nanobeir.FORM?rows={usual}", form) == int(
+        usual
+    )  # named, though the usual number
+    assert count(asking, "/suites/nanobeir.FORM?rows=25", form) == 25
+    assert count(asking, "/suites/nanobeir.FORM?page=1", form) == int(usual)
+    assert count(asking, "/suites/nanobeir.FORM", form) == all_paths  # what is kept is not mistaken
 
 
 def test_the_page_itself_stays_paged_and_leads_to_all_rows(asking: TestClient) -> None:
-    page = Parsed(asking.get("/?rows=25&page=2&q=many", headers=BROWSER).text)
-    assert len(page.all("tr")) - len([a for a in page.all("tr") if a.get("class") == "groups"]) == 25 + 1
-    (link,) = [link for link in page.links if link.startswith("/index.json")]
-    assert link == "/index.json?q=many"
+    page = Parsed(asking.get(f"{SUITE}?rows=25&page=2&q=many", headers=BROWSER).text)
+    assert len([row for row in page.all("tr") if "data-key" in row]) == 25
+    (link,) = [link for link in page.links if link.startswith(f"{SUITE}.json")]
+    assert link == f"{SUITE}.json?q=many"
     assert len(asking.get(link).json()["tables"][0]["rows"]) == MANY
 
 
 def test_what_was_asked_for_stands_in_every_twin_that_is_read_by_people() -> None:
     asking = TestClient(standard_app())
-    query = "revisions=any&q=tiny&theme=dark&rows=25"
-    warning = "Scores on other revisions of the data count here"
+    query = "revisions=pinned&q=tiny&theme=dark&rows=25"
     md, tex = (asking.get(f"{SUITE}.{form}?{query}").text for form in ("md", "tex"))
-    assert "View: `q=tiny&revisions=any`" in md.partition("\n## ")[0]
-    assert warning in md.partition("\n## ")[0]
+    assert "View: `q=tiny&revisions=pinned`" in md.partition("\n## ")[0]
     above = tex.partition("\\begin{table}")[0].splitlines()
-    assert "% View: q=tiny&revisions=any" in above
-    assert any(line.startswith(f"% {warning}") for line in above)
+    assert "% View: q=tiny&revisions=pinned" in above
     data = asking.get(f"{SUITE}.json?{query}").json()
-    assert data["state"] == {"q": "tiny", "revisions": "any", "rows": "25"}
+    assert data["state"] == {"q": "tiny", "revisions": "pinned", "rows": "25"}
     assert "View" not in asking.get(f"{SUITE}.md?theme=dark").text
     assert asking.get(f"{SUITE}.json").json()["state"] == {}
 
@@ -209,7 +161,7 @@ def test_an_unknown_parameter_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "wanted"),
-    [("/", "cols"), ("/index.csv", "cols"), (SUITE, "cols"), (f"{SUITE}.json", "cols"), ("/compare", "")],
+    [("/", ""), (SUITE, "cols"), (f"{SUITE}.json", "cols"), ("/compare", "")],
 )
 def test_the_nearest_parameter_is_one_of_that_page(path: str, wanted: str) -> None:
     said = TestClient(standard_app()).get(f"{path}?colls=x").json()["error"]["message"]

@@ -134,7 +134,7 @@ def test_workers_show_what_is_added_while_they_run(tmp_path: Path) -> None:
 
 
 def get(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=120) as answer:
         body: bytes = answer.read()
     return body.decode()
 
@@ -144,7 +144,7 @@ def worker(at: str) -> int:
     return int(pid)
 
 
-def wait(look: Callable[[], Any], done: Callable[[Any], bool], seconds: float = 60) -> Any:
+def wait(look: Callable[[], Any], done: Callable[[Any], bool], seconds: float = 120) -> Any:
     end = time.monotonic() + seconds
     while not done(found := look()):
         assert time.monotonic() < end, found

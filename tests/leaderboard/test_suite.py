@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -18,9 +19,11 @@ from starlette.testclient import TestClient
 from fakes import task as fake_task
 from harness.scores import Aggregates, Mean
 from harness.types import Column, Suite
+from html_pages import BROWSER
 from leaderboard.data.queries import Entry
 from leaderboard.data.scores import Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
 from leaderboard.data.suites import REASONS, SiteSuite
+from leaderboard.pages import _suite_table
 from leaderboard.pages._suite_table import GONE
 from leaderboard.web.tables import KINDS, PLAIN
 from site_data import HOSTILE, Parsed, names, standard_app, suites
@@ -340,7 +343,7 @@ def test_ranks_of_nothing() -> None:
     assert json.dumps(found.mean_rank.tolist()) == "[]"
 
 
-# A suite's page: filters, orders, columns and groups, told from its twin
+# A suite's page: filters, orders, columns and groups, by its JSON
 
 
 PATH = "/suites/nanobeir"
@@ -415,8 +418,30 @@ def test_columns_that_are_picked() -> None:
     found = asked(cols=["tasks", key])["tables"][0]["columns"]
     assert [column["key"] for column in found] == ["rank", "model", "tasks", key]
     usual = {column["key"] for column in asked()["tables"][0]["columns"]}
-    assert "borda" not in usual
+    assert "mean_rank" not in usual
     assert {f"task:{name}" for name in NANO} <= usual
+
+
+def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_suite_table, "FEW", 3)
+    path, listed = "/suites/mteb-MTEB-kor-v1", suites()["mteb-MTEB-kor-v1"]
+    columns = {column.name: column.type for column in listed.suite.columns}
+
+    def tasks(**query: Any) -> set[str]:
+        keys = [column["key"] for column in asked(path, rows="all", **query)["tables"][0]["columns"]]
+        assert {f"type:{kind}" for kind in columns.values()} <= set(keys)
+        return {key.removeprefix("task:") for key in keys if key.startswith("task:")}
+
+    (kind, *others) = dict.fromkeys(columns.values())
+    assert others
+    assert tasks(tasks="all") == set(columns) == tasks()  # JSON holds every task
+    assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
+    page = Parsed(TestClient(standard_app()).get(path, headers={"accept": "text/html"}).text)
+    assert not any(f"task:{name}" == th.get("data-key") for th in page.all("th") for name in columns)
+    assert f"{path}?tasks={kind}" in page.links
+    page = Parsed(TestClient(standard_app()).get(f"{path}?tasks={kind}", headers=BROWSER).text)
+    folds = [a["href"] for a in page.all("a") if a.get("class") == "fold" and "tasks" not in a["href"]]
+    assert folds == [f"{path}?"]
 
 
 def test_a_type_alone() -> None:
@@ -428,12 +453,11 @@ def test_a_type_alone() -> None:
 
 
 def test_groups_hold_their_rows() -> None:
-    found = rows(group="organisation")
-    under: dict[str, list[str]] = {}
-    for row in found:
-        under.setdefault(row["group"], []).append(row["cells"]["model"]["value"])
-    assert set(under["acme"]) == {"acme/tiny-base", "acme/tiny-large"}
-    assert sorted(name for some in under.values() for name in some) == sorted(models())
+    under: dict[str, set[str]] = {}
+    for row in rows(group="organisation"):
+        under.setdefault(row["group"], set()).add(row["cells"]["model"]["value"])
+    assert under["acme"] == {"acme/tiny-base", "acme/tiny-large"}
+    assert set().union(*under.values()) == set(models())
 
 
 def test_scores_on_other_data_are_marked_and_counted_when_asked() -> None:
@@ -444,9 +468,9 @@ def test_scores_on_other_data_are_marked_and_counted_when_asked() -> None:
         (row,) = [r for r in found["tables"][0]["rows"] if r["cells"]["model"]["value"] == "acme/tiny-large"]
         assert "other" in row["cells"][key]["kind"].split()
         assert found["data"]["rows_complete"] == complete
-        assert any("not comparable" in n or "other texts" in n for n in found["notes"]) == (
-            revisions == "any"
-        )
+        (note,) = [note for note in found["tables"][0]["notes"] if "pinned revision" in note]
+        assert ("in no mean" in note) == (revisions == "pinned")
+        assert re.search(r"on data revision \w{7,10}, pinned is \w{7,10}$", row["cells"][key]["note"])
 
 
 def test_what_a_model_was_trained_on_is_marked() -> None:
@@ -473,7 +497,9 @@ def test_kinds_are_known_and_told_on_the_page() -> None:
         used = {k for t in said["tables"] for r in t["rows"] for c in r["cells"].values()
                 for k in c.get("kind", "").split()}  # fmt: skip
         assert used <= KINDS.keys()
-        text = Parsed(TestClient(standard_app()).get(f"/suites/{slug}", headers={"accept": "text/html"}).text)
+        text = Parsed(
+            TestClient(standard_app()).get(f"/suites/{slug}?tasks=all&rows=all", headers=BROWSER).text
+        )
         plain = " ".join(text.text.split())
         assert all(KINDS[kind].meaning in plain for kind in used - PLAIN), slug
 

@@ -19,10 +19,8 @@ import site_data
 from harness import catalog
 from harness.types import SuiteOptions
 from html_pages import BROWSER, figures
-from html_pages import printed as as_printed
 from leaderboard.data.suites import SiteSuite
 from leaderboard.pages._comparison import Common, common, differing
-from leaderboard.pages.compare import pairs, winners
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
 from site_data import HOSTILE, Import
@@ -72,11 +70,15 @@ def asked(client: TestClient, status: int = 200, **query: Any) -> Any:
     return answer.json()
 
 
+def cells(page: Any, name: str) -> list[dict[str, Any]]:
+    """The rows of a table as values; none where there is no such table."""
+    found = [row for one in page["tables"] if one["name"] == name for row in one["rows"]]
+    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in found]
+
+
 def rows(page: Any, name: str) -> dict[str, dict[str, Any]]:
     """The rows of a table by their first cell, each as values."""
-    found = next(one for one in page["tables"] if one["name"] == name)
-    made = [{key: cell["value"] for key, cell in row["cells"].items()} for row in found["rows"]]
-    return {str(next(iter(row.values()))): row for row in made}
+    return {str(next(iter(row.values()))): row for row in cells(page, name)}
 
 
 def keys(client: TestClient) -> dict[tuple[str, str], str]:
@@ -106,14 +108,14 @@ def test_means_and_deltas_are_those_of_the_common_tasks(client: TestClient, slug
     page = asked(client, m=[slugs["base"], slugs["hostile"]])
     one, two = site_data.spread_scores(NANO, 0.52), site_data.spread_scores(NANO[:3], 0.4)
     assert page["data"]["suite"] == "nanobeir"
-    assert page["data"]["common"] == NANO[:3]
+    assert list(rows(page, "tasks")) == NANO[:3]
     means = rows(page, "means")
-    assert means["Over tasks"]["s0"] == as_printed(np.mean([one[name] for name in NANO[:3]]))
-    assert means["Over tasks"]["s1"] == as_printed(np.mean(list(two.values())))
-    assert means["Own, over tasks"]["s0"] == as_printed(np.mean(list(one.values())))
-    assert means["Over tasks"]["of"] == "3 of 13 columns"
+    assert means["Over tasks"]["s0"] == pytest.approx(np.mean([one[name] for name in NANO[:3]]))
+    assert means["Over tasks"]["s1"] == pytest.approx(np.mean(list(two.values())))
+    assert means["Own, over tasks"]["s0"] == pytest.approx(np.mean(list(one.values())))
+    assert means["Over tasks"]["of"] == "3 of 13 tasks"
     for name, row in rows(page, "tasks").items():
-        assert row["d1"] == as_printed(two[name] - one[name])
+        assert row["d1"] == pytest.approx(two[name] - one[name])
         assert row["best"] == "A tiny-base"
 
 
@@ -121,9 +123,9 @@ def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[
     page = asked(client, m=[slugs["base"], slugs["hostile"]])
     missing = rows(page, "missing")
     assert list(missing) == NANO[3:]
-    assert missing[NANO[3]]["s0"] == as_printed(site_data.spread_scores(NANO, 0.52)[NANO[3]])
-    cells = next(one for one in page["tables"] if one["name"] == "missing")["rows"][0]["cells"]
-    assert (cells["s1"]["text"], cells["s1"]["kind"]) == ("not run", "none")
+    assert missing[NANO[3]]["s0"] == site_data.spread_scores(NANO, 0.52)[NANO[3]]
+    row = next(one for one in page["tables"] if one["name"] == "missing")["rows"][0]["cells"]
+    assert (row["s1"]["text"], row["s1"]["kind"]) == ("not run", "none")
 
 
 def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
@@ -133,12 +135,12 @@ def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
     client = site_of(tmp_path, Import(model="a/one", scores=one), Import(model="a/two", scores=two))
     found = keys(client)
     page = asked(client, m=[found["a/one", "imported"], found["a/two", "imported"]])
-    (pair,) = page["data"]["pairs"]
+    (pair,) = rows(page, "pairs").values()
     test = stats.ttest_rel(list(one.values()), list(two.values()))
     low, high = test.confidence_interval(0.95)
-    assert pair["over_tasks"]["difference"] == pytest.approx((low + high) / 2)
-    assert pair["over_tasks"]["half_of_interval"] == pytest.approx((high - low) / 2)
-    assert pair["over_tasks"]["told_apart"] == (test.pvalue < 0.05)
+    assert pair["tasks"] == pytest.approx((low + high) / 2)
+    assert pair["tasks_half"] == pytest.approx((high - low) / 2)
+    assert ("higher" in pair["tasks_verdict"]) == (test.pvalue < 0.05)
     higher = sum(value > 0.5 for value in one.values())
     assert (pair["wins"], pair["losses"], pair["ties"]) == (higher, 13 - higher, 0)
 
@@ -147,17 +149,18 @@ def test_equal_entries_tie_everywhere_and_cannot_be_told_apart(tmp_path: Path) -
     same = [Import(model=f"a/{name}", scores=dict.fromkeys(NANO, 0.5)) for name in ("one", "two", "three")]
     client = site_of(tmp_path, *same)
     page = asked(client, m=list(keys(client).values()))
-    assert {pair["ties"] for pair in page["data"]["pairs"]} == {13}
-    assert {row["verdict"] for row in rows(page, "pairs").values()} == {"cannot be told apart"}
+    assert {row["ties"] for row in cells(page, "pairs")} == {13}
+    assert {row["tasks_verdict"] for row in cells(page, "pairs")} == {"cannot be told apart"}
     assert {row["best"] for row in rows(page, "tasks").values()} == {"tie"}
-    assert rows(page, "matrix")["B three"]["s2"] == "0–0–13"
 
 
 def test_a_single_common_task_gives_no_interval(tmp_path: Path) -> None:
     client = site_of(tmp_path, *(Import(model=f"a/{n}", scores={NANO[0]: n / 10}) for n in (1, 9)))
     page = asked(client, m=list(keys(client).values()))
-    assert page["data"]["pairs"][0]["over_tasks"]["half_of_interval"] is None
-    assert {row["verdict"] for row in rows(page, "pairs").values()} == {"a single task gives no interval"}
+    assert "tasks_half" not in cells(page, "pairs")[0]
+    assert {row["tasks_verdict"] for row in rows(page, "pairs").values()} == {
+        "a single task gives no interval"
+    }
 
 
 def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path) -> None:
@@ -175,8 +178,8 @@ def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path)
     means = rows(page, "means")
     for column, scores in (("s0", left), ("s1", right)):
         wanted = np.mean([np.mean([scores[name] for name in some]) for some in types.values()])
-        assert means["Over types"][column] == as_printed(wanted)
-    assert page["data"]["pairs"][0]["over_types"]["difference"] == pytest.approx(
+        assert means["Over types"][column] == pytest.approx(wanted)
+    assert cells(page, "pairs")[0]["types"] == pytest.approx(
         means["Over types"]["s0"] - means["Over types"]["s1"]
     )
 
@@ -192,7 +195,7 @@ def test_means_are_bars_by_type(client: TestClient, slugs: dict[str, str], tmp_p
         for at, trace in enumerate(figure["data"]):
             drawn = dict(zip(trace["y"], trace["x"], strict=True))
             assert len(drawn) > 3
-            assert drawn == pytest.approx({name: numbers[name][f"s{at}"] for name in drawn}, abs=0.006)
+            assert drawn == pytest.approx({name: 100 * numbers[name][f"s{at}"] for name in drawn})
 
 
 @pytest.fixture
@@ -204,26 +207,26 @@ def grids(client: TestClient, slugs: dict[str, str]) -> Common:
 
 def test_known_intervals_make_ties_on_a_task(grids: Common) -> None:
     """0.52, 0.60 and 0.50 on every fifth task: 0.06 and 0.06 put together reach over 0.08, not over 0.10."""
-    half = np.full_like(grids.grid.values, 0.06)
-    known = replace(grids.grid, low=grids.grid.values - half, high=grids.grid.values + half)
-    wide = replace(grids, grid=known)
-    assert winners(grids, 0) == [1]
-    assert winners(wide, 0) == [0, 1]
-    counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in pairs(wide)}
+    half = np.full_like(grids.scores.values, 0.06)
+    known = replace(grids.scores, low=grids.scores.values - half, high=grids.scores.values + half)
+    wide = replace(grids, scores=known)
+    assert grids.winners(0) == [1]
+    assert wide.winners(0) == [0, 1]
+    counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in wide.pairs()}
     assert counts == {(0, 1): (0, 0, 13), (0, 2): (0, 0, 13), (1, 2): (13, 0, 0)}
 
 
 def test_known_intervals_of_means_serve_where_all_have_the_whole_suite(grids: Common) -> None:
-    values = grids.grid.values + np.random.default_rng(3).normal(0, 0.01, grids.grid.values.shape)
+    values = grids.scores.values + np.random.default_rng(3).normal(0, 0.01, grids.scores.values.shape)
     bounds = {0: {"interval": [0.5, 0.56]}, 1: {"interval": [0.6, 0.68]}}
-    known = replace(grids, grid=replace(grids.grid, values=values, averages=bounds))
-    by = {(p.first, p.second): p.tasks.half for p in pairs(known)}
+    known = replace(grids, scores=replace(grids.scores, values=values, averages=bounds))
+    by = {(p.first, p.second): p.tasks.half for p in known.pairs()}
     assert by[0, 1] == pytest.approx(0.05)
-    counted = grids.grid.counted.copy()
+    counted = grids.scores.counted.copy()
     counted[2, 0] = False
-    part = replace(known, grid=replace(known.grid, counted=counted))
+    part = replace(known, scores=replace(known.scores, counted=counted))
     low, high = stats.ttest_rel(values[0, 1:], values[1, 1:]).confidence_interval(0.95)
-    (half,) = [p.tasks.half for p in pairs(part) if (p.first, p.second) == (0, 1)]
+    (half,) = [p.tasks.half for p in part.pairs() if (p.first, p.second) == (0, 1)]
     assert half == pytest.approx((high - low) / 2)
 
 
@@ -231,24 +234,24 @@ def test_the_suite_with_the_most_in_common_is_taken(client: TestClient, slugs: d
     chosen = [slugs["base"], slugs["large"]]
     assert asked(client, m=chosen)["data"]["suite"] == "nanobeir"
     other = asked(client, m=chosen, suite="mteb-MTEB-kor-v1")
-    assert other["data"]["common"] == []
-    assert "no column that all of them have" in other["notes"][0]
+    assert cells(other, "tasks") == []
+    assert "no task that all of them have" in other["notes"][0]
     assert asked(client, 404, m=chosen, suite="nanobier")["error"]["hint"].startswith("Did you mean nanobeir")
 
 
-def test_scores_on_other_data_are_compared_only_when_asked_for(tmp_path: Path) -> None:
+def test_scores_on_other_data_are_marked_and_left_out_of_pinned_data(tmp_path: Path) -> None:
     scores = site_data.spread_scores(KOREAN, 0.5)
     pinned = Import(model="a/one", scores=scores)
     client = site_of(tmp_path, pinned, Import(model="a/two", scores=scores, others=KOREAN[:2]))
     chosen = list(keys(client).values())
-    strict = asked(client, m=chosen)
-    assert len(strict["data"]["common"]) == 4
-    assert "2 more of its columns" in strict["notes"][0]
+    every = asked(client, m=chosen)
+    assert len(cells(every, "tasks")) == 6
+    assert "On 2 of the tasks" in every["notes"][0]
+    assert rows(every, "facts")["Data"]["s1"] == "pinned on 4 of 6 tasks"
+    strict = asked(client, m=chosen, revisions="pinned")
+    assert len(cells(strict, "tasks")) == 4
+    assert "2 more of its tasks" in strict["notes"][0]
     assert rows(strict, "missing").keys() == set(KOREAN[:2])
-    loose = asked(client, m=chosen, revisions="any")
-    assert len(loose["data"]["common"]) == 6
-    assert "other revisions" in loose["notes"][0]
-    assert rows(loose, "origins")["Data"]["s1"] == "the suite’s on 4 of 6 columns"
 
 
 def test_facts_stand_side_by_side(client: TestClient, slugs: dict[str, str]) -> None:
@@ -287,7 +290,7 @@ def test_too_few_and_too_many_are_said_with_the_chooser(client: TestClient, tmp_
     assert "7 entries are chosen" in page.text
     assert page.text.count("remove ") == 7
     assert asked(crowd, m=chosen)["tables"] == []
-    assert len(asked(crowd, m=chosen[:6])["data"]["pairs"]) == 15
+    assert len(cells(asked(crowd, m=chosen[:6]), "pairs")) == 15
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1]}).text
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1] * 2}).text
 
@@ -296,13 +299,13 @@ def test_a_search_offers_entries_that_its_links_add(client: TestClient, slugs: d
     page = parsed(client, {"m": slugs["base"], "q": "tiny-l"})
     (href,) = [href for href, told in page.links if told == "add acme/tiny-large"]
     added = client.get(href.replace("/compare?", "/compare.json?")).json()
-    assert [entry["key"] for entry in added["data"]["entries"]] == [slugs["base"], slugs["large"]]
+    assert list(rows(added, "facts")["Model"].values())[1:3] == ["acme/tiny-base", "acme/tiny-large"]
     assert "Did you mean acme/tiny-large" in parsed(client, {"q": "acme/tiny-larje"}).text
 
 
 def test_a_models_name_stands_for_its_best_known_entry(client: TestClient, slugs: dict[str, str]) -> None:
     page = asked(client, m=["acme--tiny-base", slugs["large"]])
-    assert page["data"]["entries"][0]["key"] == slugs["glue"]
+    assert rows(page, "facts")["Origin"]["s0"] == "measured"
 
 
 def test_an_unknown_entry_names_its_neighbours(client: TestClient, slugs: dict[str, str]) -> None:
@@ -319,8 +322,8 @@ def test_hostile_names_are_escaped(client: TestClient, slugs: dict[str, str]) ->
 
 def test_entries_without_anything_in_common_are_said(client: TestClient, slugs: dict[str, str]) -> None:
     page = asked(client, m=[slugs["glue"], slugs["base"]])
-    assert page["data"]["common"] == []
-    assert "no column that all of them have" in page["notes"][0]
+    assert cells(page, "tasks") == []
+    assert "no task that all of them have" in page["notes"][0]
     assert parsed(client, {"m": [slugs["glue"], slugs["base"]]}).text.count("tiny-base") > 2
 
 
@@ -348,11 +351,11 @@ def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path
     ]
     page = asked(client, m=chosen)
     means = rows(page, "means")
-    assert [means["Over types"][s] for s in ("s0", "s1")] == [52.41, 51.87]
-    assert [means["Over tasks"][s] for s in ("s0", "s1")] == [51.32, 50.44]
-    assert means["Retrieval"]["s0"] == 31.6
+    assert [round(100 * means["Over types"][s], 2) for s in ("s0", "s1")] == [52.41, 51.87]
+    assert [round(100 * means["Over tasks"][s], 2) for s in ("s0", "s1")] == [51.32, 50.44]
+    assert means["Retrieval"]["s0"] == pytest.approx(0.316)
     assert "no task to compare on" in page["notes"][0]
-    assert page["data"]["pairs"] == []
+    assert cells(page, "pairs") == []
 
 
 def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
@@ -363,9 +366,9 @@ def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
     page = asked(client, m=chosen)
     assert (page["data"]["suite"], page["data"]["view"]) == ("glue", "optibert")
     tasks = rows(page, "tasks")
-    assert tasks["MNLI"]["d1"] == 0.1
-    assert tasks["RTE"]["d1"] == -2.3
-    pair = page["data"]["pairs"][0]
+    assert tasks["MNLI"]["d1"] == pytest.approx(0.001)
+    assert tasks["RTE"]["d1"] == pytest.approx(-0.023)
+    (pair,) = cells(page, "pairs")
     assert (pair["wins"], pair["losses"], pair["ties"]) == (7, 1, 0)
 
 
@@ -406,14 +409,14 @@ def test_measured_entries_that_differ_in_nothing_are_said(tmp_path: Path) -> Non
 
 def test_a_field_that_is_there_only_sometimes_differs() -> None:
     found = differing([[{"a": 1}, {}, {"a": 1}], [{"a": 2}, {"a": 2}, {"a": 2}], [{"a": 3}, {}, {"a": 3}]])
-    assert [(one.name, one.values, one.tasks) for one in found] == [("a", [[1, 3], [None], [1, 3]], 2)]
+    assert [tuple(one) for one in found] == [("a", [[1, 3], [None], [1, 3]], 2)]
 
 
 def test_origins_say_what_differs_between_entries(client: TestClient, slugs: dict[str, str]) -> None:
     page = asked(client, m=[slugs["minilm"], slugs["base"]])
-    origins = rows(page, "origins")
-    assert (origins["Origin"]["s0"], origins["Origin"]["s1"]) == ("measured", "imported")
-    assert "Output" not in origins, "both give vectors"
+    facts = rows(page, "facts")
+    assert (facts["Origin"]["s0"], facts["Origin"]["s1"]) == ("measured", "imported")
+    assert (facts["Origin"].get("differs"), "differs" in facts["Output"]) == ("yes", False)
     assert "different origin" in page["notes"][0]
 
 
