@@ -128,7 +128,6 @@ class Site:
                 "kinds": self.kinds,
                 "url": self.settings.url,
                 "paths": {route.path for route in self.pages},
-                "url": self.settings.url,
                 "boards": self._boards(),
             },
             url=lambda path, **query: address(path, query),
