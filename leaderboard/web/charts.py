@@ -284,9 +284,11 @@ def _colour(place: int) -> str:
     return f"series-{place + 1}" if place < len(SYMBOLS) else "other"
 
 
-def _axis(axis: Axis, values: Iterable[Any] = ()) -> Json:
-    large = axis.kind == "log" and min(values, default=1) >= 1
-    ticks: Json = {"dtick": "D2", "exponentformat": "B"} if large else {"exponentformat": "e"}
+def _axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
+    ticks: Json = {}
+    if axis.kind == "log":
+        least, most = min(values, default=1), max(values, default=1)
+        ticks = {"dtick": 1 if most > 300 * least else "D2", "exponentformat": "B" if least >= 1 else "e"}
     title = {"text": _plain(axis.label)}
     return {"title": title, "type": axis.kind, "automargin": True, "zeroline": False, **ticks}
 
