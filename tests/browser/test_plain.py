@@ -54,15 +54,6 @@ def test_headings_sort(plain: Reader) -> None:
     assert up == sorted(down)
 
 
-def test_columns_are_picked(plain: Reader) -> None:
-    page = plain.open(NANO)
-    usual = plain.columns()
-    page.click(".columns > summary")
-    page.uncheck(f'.columns input[value="{TASK}"]')
-    page.click("#filters button:has-text('Apply')")
-    assert plain.columns() == [one for one in usual if one != TASK]
-
-
 def test_ticked_rows_are_compared(plain: Reader) -> None:
     page = plain.open(NANO)
     chosen = plain.rows()[:2]
@@ -107,7 +98,6 @@ def test_every_place_is_reached(plain: Reader) -> None:
 
 def test_what_needs_a_script_is_not_shown(plain: Reader) -> None:
     page = plain.open(NANO)
-    page.click(".columns > summary")
     assert page.locator(".js-only").count() > 0
     assert not any(one.is_visible() for one in page.locator(".js-only").all())
     assert page.locator(".no-js").first.is_visible()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from browsing import CROWD, NANO, Reader, keys, query, rows_of, values
-from site_data import names
 
 # Sorting, filtering, picking, comparing and sharing, as a reader with JavaScript does it
 
@@ -43,7 +42,6 @@ def test_typing_filters_after_a_moment(reader: Reader) -> None:
     page = reader.open(NANO)
     everything = reader.rows()
     page.locator("#filters-q").press_sequentially("model-1", delay=20)
-    assert "q=" not in page.url
     reader.goes("q=model-1")
     pages = [one for one in reader.asked if "q=" in one]
     assert len(pages) == 1  # once for what was typed, not for each letter
@@ -102,32 +100,6 @@ def test_every_choice_of_a_select_can_be_made(reader: Reader) -> None:
                 page.select_option(f"select[name={name}]", value)
             page.wait_for_function("() => !document.querySelector('main[aria-busy]')")
             assert page.input_value(f"select[name={name}]") == value, (path, name)
-
-
-def test_columns_are_picked(reader: Reader) -> None:
-    page = reader.open(NANO)
-    usual = reader.columns()
-    assert [one for one in usual if one.startswith("task:")] == [f"task:{one}" for one in names("nanobeir")]
-    page.click(".columns > summary")
-    page.uncheck(f'.columns input[value="{TASK}"]')
-    page.uncheck('.columns input[value="types"]')
-    reader.goes("cols=")
-    assert reader.columns() == [one for one in usual if one not in (TASK, "types")]
-    assert page.locator(".columns").get_attribute("open") is not None
-    page.check(f'.columns input[value="{TASK}"]')
-    page.check('.columns input[value="types"]')
-    reader.leaves("cols=")
-    assert reader.columns() == usual
-    page.keyboard.press("Escape")
-    assert page.locator(".columns").get_attribute("open") is None
-
-
-def test_all_or_none_of_a_group_of_columns(reader: Reader) -> None:
-    page = reader.open(NANO)
-    page.click(".columns > summary")
-    page.click("fieldset:has(input[value^='task:']) [data-do=all]")
-    reader.goes("cols=")
-    assert not [one for one in reader.columns() if one.startswith("task:")]
 
 
 def test_pages_of_rows(reader: Reader) -> None:
@@ -225,8 +197,8 @@ def test_the_site_finds_by_name_from_any_page(reader: Reader) -> None:
     page = reader.open("/about")
     page.fill("#find", "tiny-large")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/?q=tiny-large")
-    assert page.locator("#t-models tbody th").all_inner_texts() == ["acme/tiny-large"]
+    page.wait_for_url("**/search?q=tiny-large")
+    assert "acme/tiny-large" in page.inner_text("main")
 
 
 def test_a_failing_server_is_no_dead_end(reader: Reader) -> None:
