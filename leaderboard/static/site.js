@@ -80,14 +80,10 @@ async function go(url, { push = true } = {}) {
 
 function addressOf(form) { // a form's state as a short address: what is empty or as it was given is left out
   const url = new URL(form.action);
-  const given = (each) => $$(`[name="${CSS.escape(each)}"][data-default]`, form);
-  const same = (each) => $$(`[type=checkbox][name="${CSS.escape(each)}"]`, form)
-    .every((box) => box.checked === box.hasAttribute("data-default"));
   url.search = "";
   for (const [key, value] of new FormData(form)) {
     const first = form.elements[key].selectedIndex === 0 && !form.elements[key].matches("[data-named]");
-    const usual = first || (given(key).length && same(key));
-    if (value !== "" && !usual) url.searchParams.append(key, value);
+    if (value !== "" && !first) url.searchParams.append(key, value);
   }
   return url.href;
 }
@@ -196,12 +192,6 @@ document.addEventListener("click", async (event) => {
     try { await navigator.clipboard.writeText(location.href); doing.textContent = "Copied"; say("Copied"); }
     catch { doing.textContent = "Copy the address bar"; }
   }
-  if (doing?.dataset.do === "all") {
-    const boxes = $$("input[type=checkbox]", doing.closest("fieldset"));
-    const to = !boxes.every((each) => each.checked);
-    for (const each of boxes) each.checked = to;
-    boxes[0].dispatchEvent(new Event("change", { bubbles: true }));
-  }
   if (isStatic && heading && event.target.closest(".by, th > a:not(.go)")) { event.preventDefault(); sortHere(heading); return; }
   if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   if (link.dataset.set) {
@@ -229,7 +219,7 @@ function asked(event, delay) {
   waiting = setTimeout(() => go(addressOf(form)), delay);
 }
 document.addEventListener("input", (event) => asked(event, 250));
-document.addEventListener("change", (event) => asked(event, event.target.closest(".columns") ? 450 : 0));
+document.addEventListener("change", (event) => asked(event, 0));
 document.addEventListener("submit", (event) => {
   if (event.target.matches("form[data-live]")) { event.preventDefault(); clearTimeout(waiting); go(addressOf(event.target)); }
   if (event.target.id === "pick") {

@@ -119,10 +119,10 @@ class RenderQueue:
 def answer(request: Request, page: RenderedPage) -> Response:
     """The answer: 304 where the client has the page, else its body in an encoding that the client takes."""
     headers = {"ETag": page.tag, "Vary": "Accept-Encoding", "Cache-Control": "no-cache"}
-    if page.status == 200 and _matches(request.headers.get("if-none-match", ""), page.tag):
-        return Response(status_code=304, headers=headers)
     if page.policy:
         headers["Content-Security-Policy"] = page.policy
+    if page.status == 200 and _matches(request.headers.get("if-none-match", ""), page.tag):
+        return Response(status_code=304, headers=headers)
     body = page.body
     if page.encoding and "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = page.encoding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from importlib.util import find_spec
@@ -165,36 +165,30 @@ class Chart:
 
 def chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribution) -> Chart:
     """A plot as a chart; its name is unique on its page."""
-    notes: list[str] = []
-    if isinstance(plot, Bars):
-        figure, columns, rows = _bars(plot)
-    elif isinstance(plot, Distribution):
-        figure, columns, rows = _distribution(plot)
-    else:
-        draw = {Scatter: _scatter, Lines: _lines, Track: _track}[type(plot)]
-        figure, points = draw(plot)  # type: ignore[operator]
-        columns, rows, notes = _values(plot, points), _rows(plot, points), _left_out(plot, points)
-    body = [Row(cells=[_cell(value) for value in row]) for row in rows]
-    table = Table(name=f"{name}-values", caption=title, columns=columns, rows=body)
+    figure, heads, rows = _DRAW[type(plot)](plot)
+    cells = [[v if isinstance(v, Cell) else Cell(text=_text(v), value=v) for v in row] for row in rows]
+    columns = [
+        Column(key=f"c{at}", label=head, numeric=not any(isinstance(row[at], str | Cell) for row in rows))
+        for at, head in enumerate(heads)
+    ]
+    table = Table(
+        name=f"{name}-values", caption=title, columns=columns, rows=[Row(cells=row) for row in cells]
+    )
+    notes = _notes(plot, len(rows)) if isinstance(plot, Scatter | Track) else []
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)
 
 
-def _cell(value: Value | Cell) -> Cell:
-    return value if isinstance(value, Cell) else Cell(text=_text(value), value=value)
-
-
-def frontier(points: Sequence[tuple[float, float]], better: Better) -> list[int]:
+def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
     """Indices of the points that no other beats, by x; y is better the higher, and ties stay together.
 
     >>> frontier([(1, 10), (2, 9), (3, 30), (3, 20)], "lower")
     [0, 2]
     """
-    sign = 1 if better == "lower" else -1
-    usable = [i for i, (x, y) in enumerate(points) if x == x and y == y]
-    usable.sort(key=lambda i: (sign * points[i][0], -points[i][1], i))
+    order = sorted((i for i, (x, y) in enumerate(points) if x == x and y == y), key=lambda i: -points[i][1])
+    order.sort(key=lambda i: points[i][0], reverse=better == "higher")
     unbeaten: list[int] = []
     best = -math.inf
-    for (_, y), equal in groupby(usable, key=lambda i: points[i]):
+    for (_, y), equal in groupby(order, key=lambda i: points[i]):
         if y > best:
             best = y
             unbeaten += equal
@@ -203,9 +197,9 @@ def frontier(points: Sequence[tuple[float, float]], better: Better) -> list[int]
 
 def frontier_points(plot: Scatter) -> list[Point]:
     """The points on a scatter's frontier, by x; hollow points are never on it."""
-    points = [point for point in _drawn(plot, plot.points) if not point.hollow]
-    places = [(_order(point.x), float(point.y or 0)) for point in points]
-    return [points[i] for i in frontier(places, plot.better)] if plot.better else []
+    full = [point for point in plot.points if not point.hollow and _drawn(plot, [point])]
+    places = [(point.x, point.y) for point in _drawn(plot, full)]
+    return [full[i] for i in frontier(places, plot.better)] if plot.better else []  # type: ignore[arg-type]
 
 
 def number(value: Place, kind: Kind = "linear") -> Any:
@@ -240,23 +234,21 @@ def _time(text: Any) -> str | None:
     """A date, or a time in UTC, as ISO text."""
     try:
         time = datetime.fromisoformat(text)
-        if len(text) > 10:
-            time = time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
-        return (
-            time.strftime("%Y-%m-%d %H:%M:%S" if len(text) > 10 else "%Y-%m-%d") * (time.year in YEARS)
-            or None
-        )
+        if time.year not in YEARS or len(text) == 10:
+            return text if time.year in YEARS else None
+        return f"{time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _order(x: Any) -> float:
-    return float(x.toordinal()) if isinstance(x, date) else float(x)
-
-
-def _drawn(plot: _Plane, points: Iterable[Point]) -> list[Point]:
-    """The points that both axes can hold."""
-    return [p for p in points if None not in (number(p.x, plot.x.kind), number(p.y, plot.y.kind))]
+def _drawn(plot: _Plane, points: Iterable[Point], *, gaps: bool = False) -> list[Point]:
+    """The points that the axes can hold, with their places as JSON; `gaps` keeps those without a y."""
+    across, up = plot.x.kind, plot.y.kind
+    placed = [
+        replace(p, x=number(p.x, across), y=number(p.y, up), low=number(p.low, up), high=number(p.high, up))
+        for p in points
+    ]
+    return [p for p in placed if p.x is not None and (gaps or p.y is not None)]
 
 
 def _text(value: Value) -> str:
@@ -284,7 +276,7 @@ def _hover(label: str, *facts: str) -> str:
     return "<br>".join([f"<b>{_plain(label)}</b>", *lines])
 
 
-def _reach(low: Value, high: Value) -> str:
+def _between(low: Value, high: Value) -> str:
     return "" if low is None or high is None else f" [{_text(low)}, {_text(high)}]"
 
 
@@ -292,11 +284,11 @@ def _colour(place: int) -> str:
     return f"series-{place + 1}" if place < len(SYMBOLS) else "other"
 
 
-def _axis(axis: Axis, values: Iterable[Any] = ()) -> Json:
+def _axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
     ticks: Json = {}
     if axis.kind == "log":
-        least = min(values, default=1)
-        ticks = {"dtick": "D2", "exponentformat": "B"} if least >= 1 else {"exponentformat": "e"}
+        least, most = min(values, default=1), max(values, default=1)
+        ticks = {"dtick": 1 if most > 300 * least else "D2", "exponentformat": "B" if least >= 1 else "e"}
     title = {"text": _plain(axis.label)}
     return {"title": title, "type": axis.kind, "automargin": True, "zeroline": False, **ticks}
 
@@ -304,111 +296,91 @@ def _axis(axis: Axis, values: Iterable[Any] = ()) -> Json:
 def _layout(height: int, x: Json, y: Json, **more: Any) -> Json:
     legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"}
     margin = {"l": 56, "r": 24, "t": 16, "b": 48}
-    return {
-        "height": height,
-        "xaxis": x,
-        "yaxis": y,
-        "hovermode": "closest",
-        "legend": legend,
-        "margin": margin,
-        **more,
-    }
+    return {"height": height, "xaxis": x, "yaxis": y, "hovermode": "closest", "legend": legend,
+            "margin": margin, **more}  # fmt: skip
 
 
-def _plane_layout(plot: _Plane, height: int, points: Sequence[Point], **more: Any) -> Json:
-    """The layout over two axes, with the marks."""
-    xs = [number(p.x, plot.x.kind) for p in points]
+def _plane(
+    plot: _Plane, data: list[Json], points: Sequence[Point], height: int, **more: Any
+) -> tuple[Any, ...]:
+    """The figure over two axes with its marks, and the points as a table."""
     lines, words = [], []
     for at, word in plot.marks:
         ends = {"xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1}
         lines.append({"type": "line", **ends, "line": {"width": 1, "dash": "dash"}})
         place = {"x": math.log10(at) if plot.x.kind == "log" else at, "y": 1, "yref": "paper"}
         words.append({**place, "text": _plain(word), "showarrow": False, "xanchor": "left", "yanchor": "top"})
-    axes = _axis(plot.x, xs), _axis(plot.y, [number(p.y) for p in points])
-    return _layout(height, *axes, showlegend=True, shapes=lines, annotations=words, **more)
+    axes = _axis(plot.x, [p.x for p in points]), _axis(plot.y, [p.y for p in points if p.y is not None])
+    layout = _layout(height, *axes, **{"showlegend": True, "shapes": lines, "annotations": words, **more})
+    heads = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")
+    rows = [
+        [Cell(text=p.label, value=p.label, href=p.href), p.series, p.x, p.y, p.low, p.high] for p in points
+    ]
+    return {"data": data, "layout": layout}, heads, rows
 
 
 def _error(values: Sequence[Any], low: Sequence[Any], high: Sequence[Any]) -> Json:
     known = [None not in each for each in zip(values, low, high, strict=True)]
     above = [h - v if k else 0 for v, h, k in zip(values, high, known, strict=True)]
     below = [v - b if k else 0 for v, b, k in zip(values, low, known, strict=True)]
-    ends = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
-    return {**ends, "visible": any(known), "thickness": 1, "width": 0}
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below,
+            "visible": any(known), "thickness": 1, "width": 0}  # fmt: skip
 
 
 def _trace(plot: _Plane, name: str, points: Sequence[Point], place: int, **more: Any) -> Json:
     """Points of one group, with what a reader sees on hover."""
-    x, y = ([number(v, axis.kind) for v in some] for axis, some in (
-        (plot.x, [p.x for p in points]), (plot.y, [p.y for p in points])))  # fmt: skip
-    low, high = [number(p.low) for p in points], [number(p.high) for p in points]
+    y = [p.y for p in points]
     texts = [
-        _hover(p.label or name, f"{plot.y.label} {_text(b)}{_reach(*ends)}", f"{plot.x.label} {_text(a)}",
-               *((name,) if p.label else ()), p.note)
-        for p, a, b, *ends in zip(points, x, y, low, high, strict=True)
+        _hover(p.label or name, f"{plot.y.label} {_text(p.y)}{_between(p.low, p.high)}",
+               f"{plot.x.label} {_text(p.x)}", name if p.label else "", p.note)  # type: ignore[arg-type]
+        for p in points
     ]  # fmt: skip
-    symbol = SYMBOLS[place % len(SYMBOLS) if place < len(SYMBOLS) else 0]
+    symbol = SYMBOLS[place if place < len(SYMBOLS) else 0]
     marker = {"symbol": [symbol + "-open" * p.hollow for p in points], "size": 8}
     return {
-        "type": "scatter", "mode": "markers", "name": _plain(name) or "models", "x": x, "y": y,
-        "error_y": _error(y, low, high), "customdata": [p.href for p in points],
-        "hoverinfo": "text", "hovertext": texts, "marker": marker, "meta": {"colour": _colour(place)}, **more,
+        "type": "scatter", "mode": "markers", "name": _plain(name) or "models", "x": [p.x for p in points],
+        "y": y,
+        "error_y": _error(y, [p.low for p in points], [p.high for p in points]), "hoverinfo": "text",
+        "customdata": [p.href for p in points], "hovertext": texts, "marker": marker,
+        "meta": {"colour": _colour(place)}, **more,
     }  # fmt: skip
 
 
-def _values(plot: _Plane, points: Sequence[Point]) -> list[Column]:
-    labels = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")
-    return [Column(key=f"c{at}", label=label, numeric=at > 1) for at, label in enumerate(labels)]
-
-
-def _rows(plot: _Plane, points: Sequence[Point]) -> Iterator[list[Value | Cell]]:
-    for p in points:
-        place = (number(p.x, plot.x.kind), number(p.y, plot.y.kind))
-        yield [
-            Cell(text=p.label, value=p.label, href=p.href),
-            p.series,
-            *place,
-            number(p.low),
-            number(p.high),
-        ]
-
-
-def _left_out(plot: Scatter | Lines | Track, points: Sequence[Point]) -> list[str]:
+def _notes(plot: Scatter | Track, drawn: int) -> list[str]:
     notes = [f"The band is {plot.band_label}."] if isinstance(plot, Track) and plot.band_label else []
-    if missing := 0 if isinstance(plot, Lines) else len(plot.points) - len(points):
+    if missing := len(plot.points) - drawn:
         log = ", or none above 0," if "log" in (plot.x.kind, plot.y.kind) else ""
-        notes.append(f"{missing} of {len(plot.points)} have no value{log} and are left out.")  # type: ignore[union-attr]
+        notes.append(f"{missing} of {len(plot.points)} have no value{log} and are left out.")
     return notes
 
 
-def _scatter(plot: Scatter) -> tuple[Json, list[Point]]:
-    best = frontier_points(plot)
-    strong = {id(point) for point in best}
-    points = sorted(_drawn(plot, plot.points), key=lambda p: -float(p.y or 0))
+def _names(points: Iterable[Point]) -> list[Json]:
+    """The names that may stand beside their points, without organisations and at most 27 letters long."""
+    short = [(p, p.label.rpartition("/")[2] or p.label) for p in points]
+    return [
+        {"x": p.x, "y": p.y, "text": _plain(name if len(name) < 28 else f"{name[:16]}…{name[-10:]}")}
+        for p, name in short
+    ]
+
+
+def _scatter(plot: Scatter) -> tuple[Any, ...]:
+    points = sorted(_drawn(plot, plot.points), key=lambda p: -p.y)  # type: ignore[operator]
+    own = [p for p in points if not p.hollow]
+    places = [(p.x, p.y) for p in own]
+    best = [own[i] for i in frontier(places, plot.better)] if plot.better else []  # type: ignore[arg-type]
+    strong = {id(p) for p in (*best, *(p for p in points if p.emphasised))}
     data = []
     for place, name in enumerate(dict.fromkeys([*plot.series, *(p.series for p in plot.points)])):
-        if group := [point for point in points if point.series == name]:
+        if group := [p for p in points if p.series == name]:
             trace = _trace(plot, name, group, place)
-            loud = [p.emphasised or id(p) in strong for p in group]
-            sizes = [_diameter(p, one) for p, one in zip(group, loud, strict=True)]
+            opacity = [1 if id(p) in strong else 0.6 for p in group]
             outline = {"width": [2 if p.emphasised else 1 for p in group]}
-            trace["marker"] |= {
-                "size": sizes,
-                "opacity": [1 if one else 0.6 for one in loud],
-                "line": outline,
-            }
+            sizes = [_diameter(p, id(p) in strong) for p in group]
+            trace["marker"] |= {"size": sizes, "opacity": opacity, "line": outline}
             data.append(trace)
-    data += [_frontier_line(plot, best, points)] if best else []
+    data += [_frontier_line(best, points, lower=plot.better == "lower")] if best else []
     first = sorted(points, key=lambda p: (not p.emphasised, id(p) not in strong, p.hollow))[:NAMES]
-    names = [
-        {"x": number(p.x, plot.x.kind), "y": number(p.y), "text": _plain(_short(p.label))} for p in first
-    ]
-    return {"data": data, "layout": _plane_layout(plot, 460, points, meta={"names": names})}, points
-
-
-def _short(label: str) -> str:
-    """A model's name without its organisation, at most 27 letters."""
-    name = label.rpartition("/")[2] or label
-    return name if len(name) <= 27 else f"{name[:16]}…{name[-10:]}"
+    return _plane(plot, data, points, 460, meta={"names": _names(first)})
 
 
 def _diameter(point: Point, strong: bool) -> float:
@@ -418,102 +390,92 @@ def _diameter(point: Point, strong: bool) -> float:
     return 13 if point.emphasised else 10 if strong else 7
 
 
-def _frontier_line(plot: Scatter, best: Sequence[Point], points: Sequence[Point]) -> Json:
+def _frontier_line(best: Sequence[Point], points: Sequence[Point], *, lower: bool) -> Json:
     """The best y within reach at each x, up to the last point."""
-    corners = [(p.x, number(p.y)) for p in best]
-    lower = plot.better == "lower"
-    edge = (max if lower else min)((p.x for p in points), key=_order)
+    edge = (max if lower else min)(p.x for p in points)  # type: ignore[type-var]
+    corners = [(p.x, p.y) for p in best]
     corners = [*corners, (edge, corners[-1][1])] if lower else [(edge, corners[0][1]), *corners]
     line = {"width": 1.5, "dash": "dot", "shape": "hv" if lower else "vh"}
-    x, y = [number(x, plot.x.kind) for x, _ in corners], [y for _, y in corners]
-    looks = {"type": "scatter", "mode": "lines", "name": "frontier", "hoverinfo": "skip", "line": line}
-    return {**looks, "x": x, "y": y, "meta": {"colour": "ink"}}
+    x, y = [x for x, _ in corners], [y for _, y in corners]
+    return {"type": "scatter", "mode": "lines", "name": "frontier", "hoverinfo": "skip", "line": line,
+            "x": x, "y": y, "meta": {"colour": "ink"}}  # fmt: skip
 
 
-def _lines(plot: Lines) -> tuple[Json, list[Point]]:
+def _lines(plot: Lines) -> tuple[Any, ...]:
     data: list[Json] = []
     shown: list[Point] = []
     for place, line in enumerate(plot.lines):
-        points = [p for p in line.points if number(p.x, plot.x.kind) is not None]
-        points.sort(key=lambda p: number(p.x, plot.x.kind))
+        points = sorted(_drawn(plot, line.points, gaps=True), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
         mode = "lines+markers" if len(points) <= MANY else "lines"
         trace = _trace(plot, line.label, points, place, mode=mode, connectgaps=False)
         trace["error_y"]["visible"] = False
-        data += [*_area(plot, points, trace), trace]
+        data += [*_area(points, trace["meta"]), trace]
         shown += [replace(p, label=p.label or line.label) for p in points]
-    return {"data": data, "layout": _plane_layout(plot, 380, shown)}, shown
+    return _plane(plot, data, shown, 380)
 
 
-def _area(plot: Lines, points: Sequence[Point], line: Json) -> list[Json]:
-    """The areas between both ends, one for each run of points that have them."""
+def _area(points: Sequence[Point], meta: Json) -> list[Json]:
+    """The area between both ends, in a part for each run of points that have them."""
     x: list[Any] = []
     y: list[Any] = []
-    for known, run in groupby(points, key=lambda p: None not in (number(p.low), number(p.high))):
+    for known, run in groupby(points, key=lambda p: None not in (p.low, p.high)):
         if known:
             some = list(run)
-            x += [number(p.x, plot.x.kind) for p in (*some, *reversed(some))] + [None]
+            x += [*(p.x for p in some), *(p.x for p in reversed(some)), None]
             y += [*(p.high for p in some), *(p.low for p in reversed(some)), None]
-    looks = {"type": "scatter", "mode": "none", "fill": "toself", "hoverinfo": "skip", "showlegend": False}
-    return [{**looks, "x": x[:-1], "y": y[:-1], "meta": line["meta"]}] if x else []
+    area = {"type": "scatter", "mode": "none", "fill": "toself", "hoverinfo": "skip", "showlegend": False}
+    return [{**area, "x": x[:-1], "y": y[:-1], "meta": meta}] if x else []
 
 
-def _track(plot: Track) -> tuple[Json, list[Point]]:
-    points = sorted(_drawn(plot, plot.points), key=lambda p: number(p.x, plot.x.kind))
+def _track(plot: Track) -> tuple[Any, ...]:
+    points = sorted(_drawn(plot, plot.points), key=lambda p: p.x)  # type: ignore[arg-type, return-value]
     data: list[Json] = []
-    for place, (name, colour) in enumerate(plot.tones.items()):
-        group = [p for p in points if p.series == name]
-        if group:
-            data.append(_trace(plot, name, group, place, meta={"colour": colour or _colour(place)}))
     if plot.joined:
         solid = [p for p in points if not p.hollow]
-        line = _trace(plot, "", solid, 0, mode="lines", hoverinfo="skip", showlegend=False)
-        data.insert(0, line | {"error_y": {"visible": False}})
-    layout = _plane_layout(plot, 340, points)
+        hidden = {"hoverinfo": "skip", "showlegend": False, "error_y": {"visible": False}}
+        data.append(_trace(plot, "", solid, 0, mode="lines", **hidden))
+    for place, (name, colour) in enumerate(plot.tones.items()):
+        if group := [p for p in points if p.series == name]:
+            data.append(_trace(plot, name, group, place, meta={"colour": colour or _colour(place)}))
+    figure, heads, rows = _plane(plot, data, points, 340)
     if plot.band:
         ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": plot.band[0], "y1": plot.band[1]}
-        layout["shapes"].append({"type": "rect", **ends, "layer": "below", "line": {"width": 0}})
-    return {"data": data, "layout": layout}, points
+        figure["layout"]["shapes"].append({"type": "rect", **ends, "layer": "below", "line": {"width": 0}})
+    return figure, heads, rows
 
 
-def _bars(plot: Bars) -> tuple[Json, list[Column], list[list[Value]]]:
+def _bars(plot: Bars) -> tuple[Any, ...]:
     names = [_plain(name) for name in plot.categories]
     data = []
     for place, one in enumerate(plot.series):
         values = [number(v) for v in one.values]
         low, high = ([number(v) for v in ends] or [None] * len(values) for ends in (one.low, one.high))
         texts = [
-            _hover(one.label, f"{name}: {_text(value)}{_reach(*ends)}")
+            _hover(one.label, f"{name}: {_text(value)}{_between(*ends)}")
             for name, value, *ends in zip(plot.categories, values, low, high, strict=True)
         ]
         data.append({
             "type": "bar", "orientation": "h", "name": _plain(one.label), "x": values, "y": names,
-            "error_x": _error(values, low, high), "customdata": [one.href] * len(values),
-            "hoverinfo": "text", "hovertext": texts, "text": [_text(value) for value in values],
-            "textposition": "auto", "meta": {"colour": _colour(place)},
+            "error_x": _error(values, low, high), "customdata": [one.href] * len(values), "hoverinfo": "text",
+            "hovertext": texts, "text": [_text(v) for v in values], "meta": {"colour": _colour(place)},
         })  # fmt: skip
     height = 110 + len(names) * (14 + 20 * len(plot.series))
     upright = {"autorange": "reversed", "automargin": True}
     layout = _layout(height, _axis(plot.axis), upright, barmode="group", showlegend=len(data) > 1)
-    labels = ["", *(one.label for one in plot.series)]
     rows = [
         [name, *(number(one.values[at]) for one in plot.series)] for at, name in enumerate(plot.categories)
     ]
-    return {"data": data, "layout": layout}, _numeric(labels, 1), rows
+    return {"data": data, "layout": layout}, ["", *(one.label for one in plot.series)], rows
 
 
-def _numeric(labels: Sequence[str], texts: int) -> list[Column]:
-    return [Column(key=f"c{at}", label=label, numeric=at >= texts) for at, label in enumerate(labels)]
-
-
-def _distribution(plot: Distribution) -> tuple[Json, list[Column], list[list[Value]]]:
+def _distribution(plot: Distribution) -> tuple[Any, ...]:
     values = np.array([v for v in map(number, plot.values) if v is not None])
-    columns = _numeric(("From", "To", "Models"), 0)
     if not values.size:
-        return {"data": [], "layout": {}}, columns, []
+        return {"data": [], "layout": {}}, ("From", "To", "Models"), []
     low, high = float(values.min()), float(values.max())
     room = 0.5 if high - low <= 1e-9 * max(abs(low), abs(high), 1) else 0.0
-    ends = (low - room, high + room)
-    counts, edges = np.histogram(values, bins=min(30, max(5, math.isqrt(values.size))), range=ends)
+    bins = min(30, max(5, math.isqrt(values.size)))
+    counts, edges = np.histogram(values, bins=bins, range=(low - room, high + room))
     rows = [[float(a), float(b), int(n)] for a, b, n in zip(edges, edges[1:], counts, strict=False)]
     texts = [_hover(f"{n} models", f"{_text(a)} to {_text(b)}") for a, b, n in rows]
     bars = {
@@ -521,14 +483,16 @@ def _distribution(plot: Distribution) -> tuple[Json, list[Column], list[list[Val
         "width": float(edges[1] - edges[0]), "hoverinfo": "text", "hovertext": texts,
         "meta": {"colour": "other"},
     }  # fmt: skip
-    marks = [
-        replace(p, y=next((n for a, b, n in rows if p.x <= b), 0))
-        for p in plot.marks
-        if number(p.x) is not None
-    ]  # type: ignore[operator]
     middle = float(np.median(values))
     plane = _Plane(x=plot.axis, y=Axis(label="models"), marks=[(middle, f"median {_text(middle)}")])
-    names = [{"x": number(p.x), "y": number(p.y), "text": _plain(_short(p.label))} for p in marks]
-    layout = _plane_layout(plane, 300, marks, meta={"names": names}, bargap=0.04)
+    known = [p for p in plot.marks if number(p.x) is not None]
+    heights = [replace(p, y=next((n for _, b, n in rows if p.x <= b), 0)) for p in known]  # type: ignore[operator]
+    marks = _drawn(plane, heights)
     data = [bars, *([_trace(plane, "chosen", marks, 0)] if marks else [])]
-    return {"data": data, "layout": layout | {"showlegend": False}}, columns, rows
+    more = {"meta": {"names": _names(marks)}, "bargap": 0.04, "showlegend": False}
+    return _plane(plane, data, marks, 300, **more)[0], ("From", "To", "Models"), rows
+
+
+_DRAW: dict[type[Any], Callable[[Any], tuple[Any, ...]]] = {
+    Scatter: _scatter, Lines: _lines, Track: _track, Bars: _bars, Distribution: _distribution,
+}  # fmt: skip

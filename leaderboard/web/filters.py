@@ -85,14 +85,6 @@ class Control:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
-    """A column picker: groups of (key, label, shown, shown where nothing is picked)."""
-
-    name: str
-    groups: Sequence[tuple[str, Sequence[tuple[str, str, bool, bool]]]]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Form:
     """The form above a table, and the filters in force.
 
@@ -101,7 +93,6 @@ class Form:
         controls: What can be asked.
         hidden: What else of the state the form keeps.
         chips: The filters in force, each with the URL without it.
-        columns: The column picker, None for none.
         reset: The page without any filter; empty where there is none in force.
     """
 
@@ -109,7 +100,6 @@ class Form:
     controls: Sequence[Control]
     hidden: Sequence[tuple[str, str]]
     chips: Sequence[tuple[str, str]] = ()
-    columns: Choices | None = None
     reset: str = ""
 
 
@@ -119,17 +109,15 @@ def form(
     controls: Sequence[Control],
     *,
     chips: Sequence[tuple[str, str]] = (),
-    columns: Choices | None = None,
     reset: str = "",
 ) -> Form:
     """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
-    own = {"page", *(control.name for control in controls), *([columns.name] if columns else [])}
+    own = {"page", *(control.name for control in controls)}
     return Form(
         path=path,
         controls=controls,
         hidden=[(name, value) for name, value in state.pairs() if name not in own],
         chips=chips,
-        columns=columns,
         reset=reset or (path if chips else ""),
     )
 

@@ -127,7 +127,6 @@ class Site:
                 "version": __version__,
                 "kinds": self.kinds,
                 "paths": {route.path for route in self.pages},
-                "url": self.settings.url,
                 "boards": self._boards(),
             },
             url=lambda path, **query: address(path, query),

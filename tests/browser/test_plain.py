@@ -39,7 +39,6 @@ def test_the_form_filters(plain: Reader) -> None:
     assert sorted(plain.rows()) == sorted(one for one in everything if "model-1" in one)
     page.click("#filters .reset")
     assert plain.rows() == everything
-    page.click(".more > summary")
     page.select_option("#filters-group", "backbone")
     page.click("#filters button:has-text('Apply')")
     assert page.locator("#t-suite tr.group").count() > 1
@@ -53,26 +52,6 @@ def test_headings_sort(plain: Reader) -> None:
     page.click(f'#t-suite th[data-key="{TASK}"] a:first-child')
     up = values(plain.twin(), TASK)
     assert up == sorted(down)
-
-
-def test_columns_are_picked(plain: Reader) -> None:
-    page = plain.open(NANO)
-    usual = plain.columns()
-    page.click(".columns > summary")
-    page.uncheck(f'.columns input[value="{TASK}"]')
-    page.click("#filters button:has-text('Apply')")
-    assert plain.columns() == [one for one in usual if one != TASK]
-
-
-def test_rows_are_pinned_and_turned_over(plain: Reader) -> None:
-    page = plain.open(f"{NANO}?rows=25")
-    first = plain.rows()
-    page.hover(f'tr[data-key="{first[9]}"]')
-    page.click(f'tr[data-key="{first[9]}"] .pin')
-    assert plain.rows()[0] == first[9]
-    page.click(".pager a[rel=next]")
-    assert plain.rows()[0] == first[9]
-    assert not set(plain.rows()[1:]) & set(first)
 
 
 def test_ticked_rows_are_compared(plain: Reader) -> None:
@@ -96,14 +75,12 @@ def test_more_than_six_are_told(plain: Reader) -> None:
     assert "at most 6 can stand side by side" in page.inner_text("main")
 
 
-def test_theme_and_density_are_links(plain: Reader) -> None:
+def test_the_theme_is_a_link(plain: Reader) -> None:
     page = plain.open(f"{NANO}?q=model-1")
     rows = plain.rows()
-    for name, to in (("theme", "dark"), ("density", "dense")):
-        page.click(".view > summary")
-        page.click(f".view a[data-set={name}][data-to={to}]")
-        assert (plain.root(f"data-{name}"), plain.rows()) == (to, rows)
-    assert query(plain) == {"q": ["model-1"], "theme": ["dark"], "density": ["dense"]}
+    page.click(".theme .to-dark")
+    assert (plain.root("data-theme"), plain.rows()) == ("dark", rows)
+    assert query(plain) == {"q": ["model-1"], "theme": ["dark"]}
 
 
 def test_every_place_is_reached(plain: Reader) -> None:
@@ -111,6 +88,8 @@ def test_every_place_is_reached(plain: Reader) -> None:
     for at in range(page.locator(".places a").count()):
         link = page.locator(".places a").nth(at)
         path = link.get_attribute("href")
+        if not link.is_visible():
+            page.click(".rest > summary")
         link.click()
         assert urlsplit(page.url).path == path
         assert page.locator(".places a[aria-current=page]").get_attribute("href") == path
@@ -119,19 +98,16 @@ def test_every_place_is_reached(plain: Reader) -> None:
 
 def test_what_needs_a_script_is_not_shown(plain: Reader) -> None:
     page = plain.open(NANO)
-    page.click(".columns > summary")
     assert page.locator(".js-only").count() > 0
     assert not any(one.is_visible() for one in page.locator(".js-only").all())
     assert page.locator(".no-js").first.is_visible()
 
 
-def test_the_picture_of_trade_offs_stands(plain: Reader) -> None:
-    page = plain.open("/pareto?suite=nanobeir")
-    points = page.locator("figure[data-plot] svg .plot-point")
-    assert points.count() >= len(plain.twin()["tables"][0]["rows"]) > 0
-    page.select_option("select[name=x]", "dimension")
-    page.click("#filters button:has-text('Apply')")
-    assert "dimension" in page.inner_text("figcaption")
+def test_the_values_of_a_chart_stand_as_a_table(plain: Reader) -> None:
+    page = plain.open("/tasks/NanoNFCorpusRetrieval")
+    assert page.locator(".chart table tbody tr").count() > 3
+    assert page.locator(".chart table").first.is_visible()
+    assert not page.locator(".chart .view").first.is_visible()
 
 
 # The site as plain files, in a sub-folder of a web host without programs
@@ -238,7 +214,7 @@ def test_a_click_on_a_heading_sorts_in_the_browser(reader: Reader) -> None:
 def test_what_needs_a_server_is_hidden(reader: Reader) -> None:
     for path in ("suites/glue", "models/acme--tiny-base", "tasks/NanoNFCorpusRetrieval", "papers", "compare"):
         page = reader.open(f"/{OWN}/{path}/index.html")
-        for css in ("form", ".pin", "input", ".pager a", ".columns", ".chips a", ".adds"):
+        for css in ("form", "input", ".pager a", ".columns", ".chips a", ".adds"):
             assert not [one for one in page.locator(css).all() if one.is_visible()], (path, css)
         dead = "one => one.checkVisibility() && one.pathname === location.pathname && !one.hash"
         links = page.eval_on_selector_all("main :not(th) > a[href]", f"all => all.filter({dead}).length")
@@ -247,24 +223,13 @@ def test_what_needs_a_server_is_hidden(reader: Reader) -> None:
     assert "needs a running site" in page.inner_text("main")
 
 
-def test_theme_and_keys_work_without_a_server(reader: Reader) -> None:
+def test_the_theme_works_without_a_server(reader: Reader) -> None:
     page = reader.open(f"/{OWN}/suites/nanobeir/index.html")
-    page.click(".view > summary")
-    page.click("[data-set=theme][data-to=dark]")
+    page.click(".theme .to-dark")
     assert reader.root("data-theme") == "dark"
-    page.keyboard.press("Escape")
-    page.keyboard.press("j")
-    href = page.evaluate("document.activeElement.href")
-    page.keyboard.press("Enter")
-    page.wait_for_url(href)
+    page.click("#t-suite tbody th a >> nth=0")
+    page.wait_for_url("**/models/**")
     assert reader.root("data-theme") == "dark"
-    assert page.locator("h1").inner_text() == "acme/tiny-large"
-
-
-def test_the_trade_offs_are_a_picture(reader: Reader) -> None:
-    page = reader.open(f"/{OWN}/pareto/index.html")
-    assert page.locator("main h1").count() == 1
-    assert not any("plotly" in one for one in reader.asked)
 
 
 def test_without_javascript_the_links_lead_on(reading: Callable[..., Reader], host: str) -> None:

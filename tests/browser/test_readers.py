@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import FloatRect, Locator
@@ -27,58 +26,21 @@ FOCUS = """() => {
 }"""
 
 
-def test_letters_move_tick_and_open(reader: Reader) -> None:
-    page = reader.open(NANO)
-    rows = reader.rows()
-    for key, at in (("j", 0), ("j", 1), ("ArrowDown", 2), ("k", 1)):
-        page.keyboard.press(key)
-        assert page.evaluate(FOCUS)["row"] == rows[at]
-    page.keyboard.press("x")
-    assert page.locator(f'input[value="{rows[1]}"]').is_checked()
-    focus = page.evaluate(FOCUS)
-    assert (focus["row"], focus["ring"]) == (rows[1], True)
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"**{focus['href']}")
-    assert urlsplit(page.url).path.startswith("/models/")
-
-
-def test_slash_finds_and_letters_are_letters_there(reader: Reader) -> None:
+def test_slash_leads_to_the_search(reader: Reader) -> None:
     page = reader.open(NANO)
     page.keyboard.press("/")
     assert page.evaluate(FOCUS)["is"] == "find"
     page.keyboard.type("jx?/k")
     assert page.input_value("#find") == "jx?/k"
-    assert page.locator("dialog[open]").count() == 0
-    page.fill("#find", "")
-    page.keyboard.press("Escape")
-    assert page.evaluate(FOCUS)["is"] != "find"
 
 
-def test_a_question_mark_shows_the_keys(reader: Reader) -> None:
+def test_escape_closes_the_menu(reader: Reader) -> None:
     page = reader.open(NANO)
-    page.keyboard.press("j")
-    on = page.evaluate(FOCUS)["row"]
-    page.keyboard.press("?")
-    dialog = page.locator("dialog[open]")
-    assert dialog.get_by_role("heading").inner_text() == "Keys"
-    assert dialog.locator("kbd").all_inner_texts() == ["/", "j", "k", "Enter", "x", "c", "?", "Esc"]
-    page.keyboard.press("j")  # not heard while the help is open
+    page.click(".rest > summary")
+    assert page.locator(".rest a:has-text('All suites')").is_visible()
     page.keyboard.press("Escape")
-    assert page.locator("dialog[open]").count() == 0
-    assert page.evaluate(FOCUS)["row"] == on
-
-
-def test_c_opens_the_columns_and_escape_closes(reader: Reader) -> None:
-    page = reader.open(NANO)
-    page.keyboard.press("c")
-    assert page.locator(".columns").get_attribute("open") is not None
-    assert page.evaluate(FOCUS)["is"] == "cols"
-    page.keyboard.press("Space")
-    reader.goes("cols=")
-    assert page.evaluate(FOCUS)["is"] == "cols"  # where it was, in the next state
-    page.keyboard.press("Escape")
-    assert page.locator(".columns").get_attribute("open") is None
-    assert page.evaluate("document.activeElement.textContent") == "Columns"
+    assert not page.locator(".rest a:has-text('All suites')").is_visible()
+    assert page.evaluate("document.activeElement.textContent") == "More"
 
 
 def test_tab_reaches_the_filters_in_order_and_shows_where_it_is(reader: Reader) -> None:
@@ -160,19 +122,21 @@ def test_names_stay_when_a_table_is_moved(phone: Reader) -> None:
     assert "model-27" in name.inner_text()
 
 
-def test_filters_and_columns_open(phone: Reader) -> None:
+def test_filters_open(phone: Reader) -> None:
     page = phone.open(NANO)
     assert not page.locator("#filters-origin").is_visible()
     page.tap(".fold > summary")
     page.select_option("#filters-origin", "measured")
     phone.goes("origin=measured")
     assert page.locator("#filters-origin").is_visible()  # what was open stays open
-    page.tap(".columns > summary")
-    sheet = box(page.locator(".columns .sheet"))
-    assert (sheet["x"], sheet["width"]) == (0, WIDTH)
-    assert sheet["y"] + sheet["height"] <= page.viewport_size["height"] + 1  # type: ignore[index]
-    page.locator(".columns input").last.tap()
-    phone.goes("cols=")
+
+
+def test_the_menu_opens_and_holds_every_place(phone: Reader) -> None:
+    page = phone.open("/about")
+    assert not page.locator(".places a").first.is_visible()
+    page.tap(".menu > summary")
+    assert all(link.is_visible() for link in page.locator(".places a").all())
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_no_button_opens_nothing(phone: Reader) -> None:
@@ -180,45 +144,6 @@ def test_no_button_opens_nothing(phone: Reader) -> None:
         page = phone.open(path)
         for fold in page.locator("details.fold").all():
             assert fold.locator("select, input:not([type=hidden])").count() > 0, path
-
-
-def test_rows_are_pinned_and_compared_by_touch(phone: Reader) -> None:
-    page = phone.open(f"{NANO}?rows=25")
-    rows = phone.rows()
-    for key in rows[:2]:
-        tick, pin = (
-            box(page.locator(f'input[value="{key}"]')),
-            box(page.locator(f'tr[data-key="{key}"] .pin')),
-        )
-        row = box(page.locator(f'tr[data-key="{key}"]'))
-        assert tick["y"] + tick["height"] <= pin["y"] + 4
-        assert pin["y"] + pin["height"] <= row["y"] + row["height"] + 1
-        page.tap(f'input[value="{key}"]')
-    page.tap("#pick button:not([type])")
-    page.wait_for_url("**/compare?*")
-    page.go_back()
-    page.tap(f'tr[data-key="{rows[9]}"] .pin')
-    phone.goes(f"pin={rows[9]}")
-    assert phone.rows()[0] == rows[9]
-
-
-def test_the_search_grows_when_it_is_used(phone: Reader) -> None:
-    page = phone.open("/about")
-    small = box(page.locator("#find"))["width"]
-    page.tap("#find")
-    assert box(page.locator("#find"))["width"] > 2 * small
-
-
-def test_more_filters_open_where_they_are_at_any_width(phone: Reader, reading: Callable[..., Reader]) -> None:
-    page = phone.open(NANO)
-    page.tap(".fold > summary")
-    for reader in (phone, reading()):
-        page = reader.page if reader is phone else reader.open(NANO)
-        summary = page.locator(".more > summary")
-        before = box(summary)
-        summary.click()
-        assert page.locator("#filters-group").is_visible()
-        assert (box(summary)["x"], box(summary)["y"]) == (before["x"], before["y"])
 
 
 # What readers set in their systems: less motion, forced colours, more contrast; and paper

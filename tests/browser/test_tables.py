@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from browsing import CROWD, NANO, Reader, keys, query, rows_of, values
-from site_data import names
 
 # Sorting, filtering, picking, comparing and sharing, as a reader with JavaScript does it
 
@@ -43,7 +42,6 @@ def test_typing_filters_after_a_moment(reader: Reader) -> None:
     page = reader.open(NANO)
     everything = reader.rows()
     page.locator("#filters-q").press_sequentially("model-1", delay=20)
-    assert "q=" not in page.url
     reader.goes("q=model-1")
     pages = [one for one in reader.asked if "q=" in one]
     assert len(pages) == 1  # once for what was typed, not for each letter
@@ -80,7 +78,6 @@ def test_selects_filter_and_chips_take_back(reader: Reader) -> None:
     reader.goes("origin=measured")
     assert [row["cells"]["origin"]["value"] for row in rows_of(reader.twin())] == ["measured"]
     assert reader.rows() == keys(reader.twin())
-    page.click(".more > summary")
     page.select_option("#filters-group", "backbone")
     reader.goes("group=backbone")
     assert query(reader) == {"origin": ["measured"], "group": ["backbone"]}
@@ -105,49 +102,6 @@ def test_every_choice_of_a_select_can_be_made(reader: Reader) -> None:
             assert page.input_value(f"select[name={name}]") == value, (path, name)
 
 
-def test_columns_are_picked(reader: Reader) -> None:
-    page = reader.open(NANO)
-    usual = reader.columns()
-    assert [one for one in usual if one.startswith("task:")] == [f"task:{one}" for one in names("nanobeir")]
-    page.click(".columns > summary")
-    page.uncheck(f'.columns input[value="{TASK}"]')
-    page.uncheck('.columns input[value="types"]')
-    reader.goes("cols=")
-    assert reader.columns() == [one for one in usual if one not in (TASK, "types")]
-    assert page.locator(".columns").get_attribute("open") is not None
-    page.check(f'.columns input[value="{TASK}"]')
-    page.check('.columns input[value="types"]')
-    reader.leaves("cols=")
-    assert reader.columns() == usual
-    page.keyboard.press("Escape")
-    assert page.locator(".columns").get_attribute("open") is None
-
-
-def test_all_or_none_of_a_group_of_columns(reader: Reader) -> None:
-    page = reader.open(NANO)
-    page.click(".columns > summary")
-    page.click("fieldset:has(input[value^='task:']) [data-do=all]")
-    reader.goes("cols=")
-    assert not [one for one in reader.columns() if one.startswith("task:")]
-
-
-def test_a_pinned_row_stays_on_top(reader: Reader) -> None:
-    page = reader.open(f"{NANO}?rows=25")
-    last = reader.rows()[20]
-    row = page.locator(f'#t-suite tr[data-key="{last}"]')
-    row.hover()
-    row.locator(".pin").click()
-    reader.goes(f"pin={last}")
-    assert reader.rows()[0] == last
-    assert reader.rows().count(last) == 1
-    page.fill("#filters-q", "minilm")
-    reader.goes("q=minilm")
-    assert reader.rows() == [last, next(one for one in keys(reader.twin()) if "minilm" in one)]
-    page.click("tr.pinned .pin")
-    reader.leaves("pin=")
-    assert last not in reader.rows()
-
-
 def test_pages_of_rows(reader: Reader) -> None:
     page = reader.open(f"{NANO}?rows=25")
     first = reader.rows()
@@ -161,20 +115,17 @@ def test_pages_of_rows(reader: Reader) -> None:
     assert reader.rows() == first + rest
 
 
-def test_theme_and_density_are_remembered(reader: Reader) -> None:
+def test_the_theme_is_remembered(reader: Reader) -> None:
     page = reader.open(NANO)
-    page.click(".view > summary")
-    page.click("[data-set=theme][data-to=dark]")
-    page.click("[data-set=density][data-to=dense]")
-    assert (reader.root("data-theme"), reader.root("data-density")) == ("dark", "dense")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 25)"
+    page.click(".theme .to-dark")
+    assert reader.root("data-theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 21, 24)"
     assert page.url.endswith(NANO)
     reader.open("/about")
-    assert (reader.root("data-theme"), reader.root("data-density")) == ("dark", "dense")
-    page.click(".view > summary")
-    assert page.locator("[data-set=theme][aria-current]").inner_text() == "dark"
-    reader.open("/about?theme=light&density=comfortable")
-    assert (reader.root("data-theme"), reader.root("data-density")) == ("light", "comfortable")
+    assert reader.root("data-theme") == "dark"
+    assert [page.locator(f".theme .to-{name}").is_visible() for name in ("dark", "light")] == [False, True]
+    reader.open("/about?theme=light")
+    assert reader.root("data-theme") == "light"
 
 
 def test_ticked_rows_are_compared(reader: Reader) -> None:
@@ -246,8 +197,8 @@ def test_the_site_finds_by_name_from_any_page(reader: Reader) -> None:
     page = reader.open("/about")
     page.fill("#find", "tiny-large")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/?q=tiny-large")
-    assert page.locator("#t-models tbody th").all_inner_texts() == ["acme/tiny-large"]
+    page.wait_for_url("**/search?q=tiny-large")
+    assert "acme/tiny-large" in page.inner_text("main")
 
 
 def test_a_failing_server_is_no_dead_end(reader: Reader) -> None:
@@ -260,16 +211,16 @@ def test_a_failing_server_is_no_dead_end(reader: Reader) -> None:
     reader.wrong = [one for one in reader.wrong if "ERR_FAILED" not in one]
 
 
-# The interactive plot of trade-offs: on top of the picture that is there without it
+# Charts: drawn when they come into view; their tables stand without them
 
 
 PARETO = "/pareto?suite=nanobeir"
-DRAWN = "figure[data-interactive] .scatterlayer .point"
+DRAWN = "#c-points .scatterlayer .point"
 
 
 def test_every_point_is_there_and_tells_its_name(reader: Reader) -> None:
     page = reader.open(PARETO)
-    page.wait_for_selector(DRAWN)
+    page.wait_for_selector("#c-points [data-drawn]")
     points = rows_of(reader.twin(), "points")
     assert page.locator(DRAWN).count() == len(points) > 30
     best = page.locator(DRAWN).last.bounding_box()
@@ -281,20 +232,33 @@ def test_every_point_is_there_and_tells_its_name(reader: Reader) -> None:
     assert any(row["cells"]["model"]["value"] in (label.text_content() or "") for row in points)
 
 
-def test_the_axis_changes_and_the_still_picture_comes_back(reader: Reader) -> None:
-    page = reader.open(PARETO)
-    page.wait_for_selector(DRAWN)
-    axis = "document.querySelector('.xaxislayer-above').textContent"
-    logarithmic = page.evaluate(axis)
-    page.click(".plot-button:has-text('Logarithmic')")
-    page.wait_for_function(f"before => {axis} !== before", arg=logarithmic)
-    assert page.locator(".plot-button:has-text('Logarithmic')").get_attribute("aria-pressed") == "false"
-    page.click(".plot-button:has-text('Still picture')")
-    assert page.locator("figure .plot-svg").is_visible()
-    assert not page.locator(".plot-holder").is_visible()
-    page.click(".plot-button:has-text('Still picture')")
-    page.wait_for_selector(DRAWN)
-    assert page.locator("figure .plot-svg").count() == 0
+OVERLAPS = """() => {
+  const texts = [...document.querySelectorAll("#c-points .annotation-text")];
+  const boxes = texts.map(one => one.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
+  return [boxes.length, boxes.some((a, i) => boxes.slice(i + 1).some(b => meet(a, b)))];
+}"""
+
+
+def test_names_stand_beside_points_and_do_not_overlap(reader: Reader) -> None:
+    for width in (1440, 700):
+        reader.page.set_viewport_size({"width": width, "height": 900})
+        page = reader.open(PARETO)
+        page.wait_for_selector("#c-points .annotation-text")
+        count, overlap = page.evaluate(OVERLAPS)
+        assert count >= 3
+        assert not overlap
+
+
+def test_a_chart_is_drawn_when_it_comes_into_view(reader: Reader) -> None:
+    page = reader.open("/tasks/NanoNFCorpusRetrieval?rows=all")
+    assert not any("plotly" in url for url in reader.asked)
+    page.locator(".chart").first.scroll_into_view_if_needed()
+    page.wait_for_selector(".chart [data-drawn] .point")
+    assert sum("plotly" in url for url in reader.asked) == 1
+    assert page.locator(".chart details").get_attribute("open") is None
+    page.click(".chart summary")
+    assert page.locator(".chart table tbody tr").count() > 3
 
 
 def test_a_filter_draws_anew(reader: Reader) -> None:
@@ -314,7 +278,7 @@ def test_a_filter_draws_anew(reader: Reader) -> None:
 
 def test_a_click_opens_the_model(reader: Reader) -> None:
     page = reader.open(PARETO)
-    page.wait_for_selector(DRAWN)
+    page.wait_for_selector("#c-points [data-drawn]")
     box = page.locator(DRAWN).last.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=5)
@@ -326,21 +290,18 @@ def test_a_click_opens_the_model(reader: Reader) -> None:
 
 def test_it_takes_the_colours_of_the_theme(reader: Reader) -> None:
     page = reader.open(PARETO)
-    page.wait_for_selector(DRAWN)
+    page.wait_for_selector("#c-points [data-drawn]")
     colour = "getComputedStyle(document.querySelector('.xtick text')).fill"
     light = page.evaluate(colour)
-    page.click(".view > summary")
-    page.click("[data-set=theme][data-to=dark]")
+    page.click(".theme .to-dark")
     page.wait_for_function(f"before => {colour} !== before", arg=light)
 
 
-def test_without_the_library_the_picture_stays(reader: Reader) -> None:
+def test_without_the_library_the_table_opens(reader: Reader) -> None:
     reader.context.route("**/plotly.min.js*", lambda route: route.abort())
-    page = reader.open(PARETO)
-    assert page.locator("figure .plot-svg .plot-point").count() > 30
-    assert page.locator(".plot-button").count() == 0
-    page.fill("#filters-q", "crowd")
-    reader.goes("q=crowd")
-    assert page.locator("figure .plot-svg").is_visible()
+    page = reader.open("/tasks/NanoNFCorpusRetrieval?rows=all")
+    page.locator(".chart").first.scroll_into_view_if_needed()
+    page.wait_for_selector(".chart details[open] td")
+    assert not page.locator(".chart .view").first.is_visible()
     assert all("plotly.min.js" in one for one in reader.wrong)
     reader.wrong = []
