@@ -374,8 +374,12 @@ def _check_sweep(record: Record) -> None:
     known = all(value in sweep.values for value in members)
     _require(known, f"{part} a value that is none of it.", _AS_WRITTEN)
     chosen = sweep.chosen in [member.value for member in sweep.curve if member.mean is not None]
-    _require(chosen, "The value that the lineage's `sweep` chose is that of no member with scores.", _AS_WRITTEN)
-    alike = all(set(member.scores) == set(sweep.tasks if member.mean is not None else ()) for member in sweep.curve)
+    _require(
+        chosen, "The value that the lineage's `sweep` chose is that of no member with scores.", _AS_WRITTEN
+    )
+    alike = all(
+        set(member.scores) == set(sweep.tasks if member.mean is not None else ()) for member in sweep.curve
+    )
     _require(alike, f"{part} other tasks than it.", _AS_WRITTEN)
 
 
