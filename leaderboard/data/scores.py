@@ -380,7 +380,7 @@ def suite_scores(
     for place, whole in enumerate(wholes):
         if whole is not None:
             for array, stored in pairs:
-                array[imported, place] = stored[imported, whole]  # type: ignore[index]
+                array[imported, place] = stored[imported, whole]
     _put_printed(site_suite, averages, values, reasons)
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}

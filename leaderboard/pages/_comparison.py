@@ -22,10 +22,10 @@ from leaderboard.pages._task_scores import tie
 
 
 class TypeMean(NamedTuple):
-    """A type's mean of each entry, over `count` of its `expected` tasks."""
+    """A type's mean of each entry, over `tasks` of its `expected` tasks."""
 
     values: Floats
-    count: int
+    tasks: int
     expected: int
 
 

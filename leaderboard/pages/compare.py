@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -361,7 +361,7 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
         of = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
         rows.append(_mean_row(shared, "Over types", of, shared.over_types))
         rows += [
-            _mean_row(shared, kind, f"{one.count} of {one.expected} tasks", one.values, kind)
+            _mean_row(shared, kind, f"{one.tasks} of {one.expected} tasks", one.values, kind)
             for kind, one in shared.types.items()
         ]
     rows = [row for row in rows if any(cell.value is not None for cell in row.cells[2:])]
@@ -508,23 +508,34 @@ def _task_fields(shared: Common, labels: Sequence[str]) -> list[_sorting.Field[i
                cell=lambda at: _text(columns[at].type)),
     ]  # fmt: skip
     for row, label in enumerate(labels):
-        fields.append(
-            column(key=f"s{row}", label=label, numeric=True, sort=lambda at, row=row: float(values[row, at]),
-                   cell=lambda at, row=row: _score_cell(shared, row, at))
-        )  # fmt: skip
-        if row:
-            fields.append(
-                column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True,
-                       note="The difference to the first.",
-                       sort=lambda at, row=row: float(values[row, at] - values[0, at]),
-                       cell=lambda at, row=row: _delta_cell(shared, row, at))
-            )  # fmt: skip
+        fields += _entry_fields(shared, row, label)
     if len(labels) > 2:
         fields.append(
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
                    sort=spread, cell=lambda at: Cell(text=f"{100 * spread(at):.2f}", value=spread(at)))
         )  # fmt: skip
     return [*fields, column(key="best", label="Best", cell=best)]
+
+
+def _entry_fields(shared: Common, row: int, label: str) -> Iterator[_sorting.Field[int]]:
+    """The columns of one entry: its scores, and how they differ from those of the first."""
+    values, column = shared.scores.values, _sorting.Field[int]
+    yield column(
+        key=f"s{row}",
+        label=label,
+        numeric=True,
+        sort=lambda at: float(values[row, at]),
+        cell=lambda at: _score_cell(shared, row, at),
+    )
+    if row:
+        yield column(
+            key=f"d{row}",
+            label=f"{LETTERS[row]} − A",
+            numeric=True,
+            note="The difference to the first.",
+            sort=lambda at: float(values[row, at] - values[0, at]),
+            cell=lambda at: _delta_cell(shared, row, at),
+        )
 
 
 def _delta_cell(shared: Common, row: int, at: int) -> Cell:

@@ -191,14 +191,16 @@ def printed_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[
         if row.hub_id in names or row.backbone in names or row.name in names:
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
-    own = [one for one in found if one.entry.origin != "reported"]
+    own, entries = [one for one in found if one.entry.origin != "reported"], site.queries.entries
     return [
-        _printed_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)])
+        _printed_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)], entries)
         for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
     ]
 
 
-def _printed_table(suite: str, rows: Sequence[PaperValue], own: Sequence[Standing]) -> Table:
+def _printed_table(
+    suite: str, rows: Sequence[PaperValue], own: Sequence[Standing], entries: Mapping[int, Entry]
+) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
     lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
@@ -213,7 +215,7 @@ def _printed_table(suite: str, rows: Sequence[PaperValue], own: Sequence[Standin
         for line in lines
     ]
     caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
-    measured = [_own_cells(one, list(metrics)) for one in own]
+    measured = [_own_cells(one, entries, list(metrics)) for one in own]
     numbers = " ".join(map(key_of, metrics))
     return values_table(f"printed-{key_of(suite)}", caption, labels, [*measured, *printed], numbers)
 
@@ -222,7 +224,7 @@ def _line_labels(row: PaperValue) -> dict[str, str]:
     return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
 
 
-def _own_cells(one: Standing, metrics: Sequence[str]) -> list[Cell]:
+def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
     """The numbers of a measured or an imported entry under the names of printed columns."""
     scores, entry = one.scores, one.entry
     tasks = {column.name: at for at, column in enumerate(one.suite.suite.columns)}
@@ -235,7 +237,7 @@ def _own_cells(one: Standing, metrics: Sequence[str]) -> list[Cell]:
     ]
     for name in metrics:
         if name in tasks:
-            cells.append(task_cell(scores, one.row, tasks[name]))
+            cells.append(task_cell(scores, one.row, tasks[name], entries))
         else:
             cells.append(mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY)
     return cells

@@ -86,7 +86,11 @@ def _table(queries: Queries, slug: str) -> SuiteTable:
     listed = queries.suites[slug]
     scores = queries.suite_scores(listed, views(listed.suite)[0])
     return SuiteTable(
-        scores=scores, state=SuiteState(), path=f"/suites/{slug}", cards={}, entries=queries.entries
+        scores=scores,
+        state=SuiteState.model_validate({}),
+        path=f"/suites/{slug}",
+        cards={},
+        entries=queries.entries,
     )
 
 

@@ -178,15 +178,17 @@ def _answer_head(app: FastAPI) -> None:
     """Let every GET route answer HEAD, which the API's description need not list."""
     app.openapi()
     for route in app.routes:
-        if isinstance(route, APIRoute) and "GET" in route.methods:
-            route.methods.add("HEAD")
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
+            route.methods = {*(route.methods or ()), "HEAD"}
 
 
 def _add_page(app: FastAPI, site: Site, route: PageRoute) -> None:
     """A page in its formats: those first, as their addresses look like names of the page itself."""
     for form in route.formats:
         label, kind = FORMATS[form]
-        content = {200: {"content": {kind.partition(";")[0]: {}}, "description": f"As {label}."}}
+        content: dict[int | str, dict[str, Any]] = {
+            200: {"content": {kind.partition(";")[0]: {}}, "description": f"As {label}."}
+        }
         app.add_api_route(
             route.file(form),
             _endpoint(site, route, form),
@@ -219,7 +221,7 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
         return answer(request, page)
 
     text = Annotated[str, PathParameter(max_length=300)]
-    kinds = {part[1:-1]: text for part in route.path.split("/") if part.startswith("{")}
+    kinds: dict[str, Any] = {part[1:-1]: text for part in route.path.split("/") if part.startswith("{")}
     kinds["state"] = Annotated[route.state, Query()]
     parameters = [inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request)]
     parameters += [
@@ -271,7 +273,9 @@ def _warm(site: Site) -> None:
     """Render what most readers open first, so that nobody waits for it."""
     routes = {route.path: route for route in site.pages}
     suites = [s for s, one in site.queries.suites.items() if one.main and s in site.queries.entries_of_suites]
-    first = [(route, {}) for path, route in routes.items() if "{" not in path]
+    first: list[tuple[PageRoute, dict[str, str]]] = [
+        (route, {}) for path, route in routes.items() if "{" not in path
+    ]
     for route, arguments in [*first, *((routes[SUITE], {"suite": slug}) for slug in suites)]:
         state = route.state.model_validate({})
         page = site.render(route, state, arguments, "html").compressed()

@@ -193,12 +193,13 @@ def _explained(table: Table, marked: Callable[[Cell], str]) -> str:
     seen: dict[str, str] = {}
     for row in table.rows:
         for cell in row.cells:
-            for kind in _kinds(cell) if cell.text else ():
-                seen.setdefault(kind, cell.text)
+            for one in _kinds(cell) if cell.text else ():
+                seen.setdefault(one, cell.text)
     words = {"best": "bold", "part": "italic"}
     found = []
-    for name in [name for name in KINDS if name in seen and (name == "best" or KINDS[name].csv)]:
-        kind = KINDS[name]
+    for name, kind in KINDS.items():
+        if name not in seen or not (name == "best" or kind.csv):
+            continue
         sample = words.get(name, "") or ("" if kind.mark else seen[name])
         sign = marked(Cell(text=sample, kind=name)) if sample else marked(Cell(text="x", kind=name))[1:]
         found.append(f"{sign}: {marked(Cell(text=kind.meaning))}")
