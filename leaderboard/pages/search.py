@@ -89,8 +89,8 @@ def _make_items(site: Site) -> Iterator[_Item]:
             what = ", ".join([*facts, *sorted({entry.origin for entry in entries})])
             yield _Item("model", entries[0].model, f"/models/{slug}", what=what)
     for slug, one in queries.suites.items():
-        count = f"{len(one.suite.columns)} tasks"
-        yield _Item("suite", one.suite.title, f"/suites/{slug}", [one.typed], count)
+        what = f"{len(one.suite.columns)} tasks"
+        yield _Item("suite", one.suite.title, f"/suites/{slug}", [one.typed], what)
     for task in known_tasks(queries):
         kind, _, count = queries.tasks.get(task, ("", "", 0))
         what = ", ".join(text for text in (kind, f"{count} results") if text)
