@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -194,17 +194,22 @@ def _paper_table(
     suite: str, rows: Sequence[PaperValue], own: Sequence[Standing], entries: Mapping[int, Entry]
 ) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
+
+    def cell(value: PaperValue) -> Cell:
+        return printed_cell(value) if own else replace(printed_cell(value), kind="")
+
     lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
     numbers = {key_of(name): name for name in metrics}
     printed = [
-        (*line.labels.values(), *(printed_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics))
+        [*line.labels.values(), *(cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics)]
         for line in lines
     ]
     caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
     labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
     both = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
-    return values_table(f"printed-{key_of(suite)}", caption, labels, both, " ".join(numbers))
+    more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
+    return values_table(f"printed-{more}{key_of(suite)}", caption, labels, both, " ".join(numbers))
 
 
 def _line_labels(row: PaperValue) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from harness.scores import score_text
+from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
 from leaderboard.pages._suite_table import (
@@ -69,7 +71,7 @@ def view(site: Site, state: State) -> Page:
         "results, and printed in papers, each marked with how it was made.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
-        context={"tiles": _tiles(site), "boards": boards},
+        context={"tiles": _tiles(site), "boards": [*boards[:1], *_backbones(site), *boards[1:]]},
     )
 
 
@@ -94,6 +96,29 @@ def _board(slug: str, table: SuiteTable) -> Board:
         rows=[_place(table, row) for row in rows[:BEST]],
         chart=_small(size_chart(table, f"size-{slug}")) if len(rows) > 2 else None,
     )
+
+
+def _backbones(site: Site) -> Iterator[Board]:
+    """The backbones of the papers, those first of which they print the most numbers; none without papers."""
+    rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
+    counts = Counter(one.slug for row in rows if (one := backbone_of(row.backbone)))
+    known = [(backbones()[slug], count) for slug, count in counts.most_common(BEST)]
+    if known:
+        yield Board(
+            slug="backbones",
+            title="Backbones × recipes",
+            href="/backbones",
+            text="The papers’ encoders after fine-tuning: GLUE, SimCSE, DPR, ColBERT, code, "
+            "long documents. Those with the most numbers in papers:",
+            more=f"All {len(counts)} backbones",
+            rows=[
+                (EMPTY, Cell(text=one.name, value=one.name, href=f"/models/{one.slug}"),
+                 Cell(text=parameters_text(one.parameters) if one.parameters else ""),
+                 Cell(text=str(count), value=count))
+                for one, count in known
+            ],
+            chart=None,
+        )  # fmt: skip
 
 
 def _place(table: SuiteTable, row: int) -> list[Cell]:

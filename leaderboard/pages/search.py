@@ -129,7 +129,7 @@ def view(site: Site, state: SearchState) -> Page:
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
         template="search.html",
         tables=[values_table("hits", caption, labels, rows)],
-        context={"state": state, "kinds": KINDS, "paging": where},
+        context={"state": state, "kinds": [("", "any"), *zip(KINDS, KINDS, strict=True)], "paging": where},
     )
 
 
