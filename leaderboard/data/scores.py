@@ -21,6 +21,9 @@ Ints: TypeAlias = NDArray[np.int64]
 LEVEL = 0.95
 """Of the intervals that make ties."""
 
+FEWEST = 6
+"""Tasks from which on they count as a sample of such tasks."""
+
 BYTES = 80
 """Of the numbers of a cell."""
 
@@ -568,7 +571,8 @@ def tied(
 
     Where both means have intervals over seeds and examples, these are put together as those of
     independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
-    weighted as in the mean, give Student's interval of their mean.
+    weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
+    only equal scores are a tie.
 
     Args:
         first: (columns,), scores of the one.
@@ -582,6 +586,8 @@ def tied(
     bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
+    if len(differences) < FEWEST:
+        return not differences.any()
     return abs(mean) <= half_width(differences)
 
 

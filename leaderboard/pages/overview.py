@@ -102,7 +102,7 @@ def _backbones(site: Site) -> Iterator[Board]:
     """The backbones of the papers, those first of which they print the most numbers; none without papers."""
     rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
     counts = Counter(one.slug for row in rows if (one := backbone_of(row.backbone)))
-    known = [(backbones()[slug], count) for slug, count in counts.most_common(BEST)]
+    known = [(backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
     if known:
         yield Board(
             slug="backbones",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from leaderboard.data.descriptions import describe_suite, describe_task
+from leaderboard.data.scores import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.pages._task_scores import column_path
@@ -197,7 +198,9 @@ def _notes(table: SuiteTable) -> Iterator[str]:
     """The sentences below the table."""
     scores, places = table.scores, table.ranks.place[table.ranks.place > 0]
     other, bad = (int((scores.reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
-    if len(set(places.tolist())) < len(places):
+    if len(scores.site_suite.suite.columns) < FEWEST:
+        yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
+    elif len(set(places.tolist())) < len(places):
         yield "Models that cannot be told apart from the first of their group share its rank."
     if other:
         count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"

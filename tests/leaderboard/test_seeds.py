@@ -336,7 +336,9 @@ def test_the_first_page_marks_a_swept_model(swept: TestClient) -> None:
 
 
 def test_comparisons_have_both_means(swept: TestClient) -> None:
-    keys = {row["cells"]["model"]["text"]: row["key"] for row in rows_list(swept, "/suites/nanobeir", "suite")}
+    keys = {
+        row["cells"]["model"]["text"]: row["key"] for row in rows_list(swept, "/suites/nanobeir", "suite")
+    }
     path = f"/compare?m={keys[SWEPT]}&m={keys['minilm-ish']}&suite=nanobeir"
     by_name = {row["cells"]["mean"]["text"]: row["cells"] for row in rows_list(swept, path, "means")}
     assert [by_name["Over untouched tasks"][key]["value"] for key in ("s0", "s1")] == [40, printed(4.84 / 9)]

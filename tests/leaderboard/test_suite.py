@@ -21,7 +21,7 @@ from harness.scores import Aggregates, Mean
 from harness.types import Column, Suite
 from html_pages import BROWSER
 from leaderboard.data.queries import Entry
-from leaderboard.data.scores import Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
+from leaderboard.data.scores import FEWEST, Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
 from leaderboard.data.suites import REASONS, SiteSuite
 from leaderboard.pages import _suite_table
 from leaderboard.pages._suite_table import GONE
@@ -180,7 +180,7 @@ def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:
 
 
 SCORES = st.lists(
-    st.tuples(*[st.integers(0, 1000).map(lambda n: n / 1000)] * 2), min_size=2, max_size=12
+    st.tuples(*[st.integers(0, 1000).map(lambda n: n / 1000)] * 2), min_size=FEWEST, max_size=12
 ).filter(lambda pairs: len({round(a - b, 6) for a, b in pairs}) > 1)
 
 
@@ -197,7 +197,7 @@ def test_ties_are_those_of_the_paired_t_test(pairs: list[tuple[float, float]]) -
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.DataObject) -> None:
-    kinds = data.draw(st.lists(st.sampled_from("abc"), min_size=3, max_size=9))
+    kinds = data.draw(st.lists(st.sampled_from("abc"), min_size=FEWEST, max_size=9))
     suite = suite_of([(kind, 1) for kind in kinds])
     number = st.lists(st.integers(0, 1000), min_size=len(kinds), max_size=len(kinds))
     one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
@@ -222,8 +222,12 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     assert edge or places == ([1, 1] if interval.low <= 0 <= interval.high else [1, 2])
 
 
-def test_one_column_tells_nothing_apart() -> None:
-    assert table([0.9], [0.1]).ranks("tasks", "entry").place.tolist() == [1, 1]
+def test_over_few_tasks_only_equal_scores_are_a_tie() -> None:
+    """By Student's t over three tasks a random model would be level with a good one."""
+    few = table([0.9, 0.2, 0.8], [0.3, 0.1, 0.2], [0.3, 0.1, 0.2])
+    assert half_width(few.values[0] - few.values[1]) > few.values[0].mean() - few.values[1].mean()
+    assert few.ranks("tasks", "entry").place.tolist() == [1, 2, 2]
+    assert table([0.9], [0.1]).ranks("tasks", "entry").place.tolist() == [1, 2]
 
 
 def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
