@@ -207,7 +207,7 @@ def _paper_table(
     ]
     caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
     labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
-    both = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
+    both: list[Sequence[Any]] = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
     more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
     return values_table(f"printed-{more}{key_of(suite)}", caption, labels, both, " ".join(numbers))
 

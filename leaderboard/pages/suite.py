@@ -1,13 +1,13 @@
-"""The page of a suite: its ranking, a chart of score against size, and what the suite is."""
+"""Suites: the list of them, and the page of each: its ranking, score against size, and what it is."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.scores import FEWEST
@@ -16,7 +16,7 @@ from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, t
 from leaderboard.pages._task_scores import column_path
 from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import paging
+from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Column, Row, Table
 
@@ -78,10 +78,6 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
             "rows_seen": count,
             "rows_complete": ranked,
             "untouched": {"columns": part.count, "left_out": list(part.selected)} if part else None,
-            "columns": [
-                {"name": column.name, "type": column.type, "tasks": _asked(column.tasks)}
-                for column in listed.suite.columns
-            ],
         },
         notes=listed.suite.notes,
         context={
@@ -91,14 +87,6 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
             "about": describe_suite(listed.typed, title),
         },
     )  # fmt: skip
-
-
-def _asked(tasks: Sequence[Any]) -> list[dict[str, Any]]:
-    return [
-        {"name": one.name, "metric": one.metric, "splits": one.splits,
-         "data": one.data.revision or one.data.content}
-        for one in tasks
-    ]  # fmt: skip
 
 
 def _data_switch(table: SuiteTable) -> list[tuple[str, str, bool]]:
@@ -235,6 +223,60 @@ def _tasks(listed: SiteSuite) -> Table:
     return Table(name="tasks", caption="Tasks of this suite", columns=columns, rows=rows)
 
 
+LIST_COLUMNS = (
+    Column(key="name", label="Suite", sticky=True),
+    Column(key="entries", label="Models", numeric=True, note="Models with a score."),
+    Column(key="columns", label="Tasks", numeric=True),
+    Column(key="types", label="Task types"),
+    Column(key="about", label="About"),
+    Column(key="typed", label="On the command line"),
+)
+"""Of the list of suites."""
+
+
+class SuitesState(State):
+    """The parameters of the list of suites."""
+
+    q: Text = Field("", description="Part of a suite's name.")
+
+
+def suites_view(site: Site, state: SuitesState) -> Page:
+    """Every suite by kind, the boards first, those with the most models before the others."""
+    known, query = site.queries.entries_of_suites, state.q.casefold()
+    suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
+    suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
+    rows: list[Row] = []
+    for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
+        own = [_suite_row(suite, known.get(suite.slug, 0)) for suite in suites if suite.main == main]
+        group = Row(kind="group", cells=[Cell(text=heading), *[Cell()] * (len(LIST_COLUMNS) - 1)])
+        rows += [group, *own] if own else []
+    caption = f"{len(suites)} suites, {sum(suite.slug in known for suite in suites)} of them with scores"
+    return Page(
+        title="Suites",
+        template="suites.html",
+        lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
+        tables=[Table(name="suites", caption=caption, columns=LIST_COLUMNS, rows=rows)],
+        context=state,
+    )
+
+
+def _suite_row(suite: SiteSuite, entries: int) -> Row:
+    types = ", ".join(dict.fromkeys(column.type for column in suite.suite.columns))
+    about = describe_suite(suite.typed, suite.suite.title).text
+    short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
+    typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
+    return Row(
+        cells=[
+            Cell(text=suite.suite.title, value=suite.suite.title, href=f"/suites/{suite.slug}"),
+            Cell(text=str(entries) if entries else "–", value=entries, kind="" if entries else "none"),
+            Cell(text=str(len(suite.suite.columns)), value=len(suite.suite.columns)),
+            Cell(text=types, value=types),
+            Cell(text=short, value=about, note=about if short != about else ""),
+            Cell(text=typed, value=suite.typed),
+        ]
+    )
+
+
 PAGES = (
     PageRoute(
         path="/suites/{suite}",
@@ -243,5 +285,12 @@ PAGES = (
         summary="A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
         all_paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
         formats=("json", "csv", "md", "tex"),
+    ),
+    PageRoute(
+        path="/suites",
+        state=SuitesState,
+        view=suites_view,
+        summary="Every suite: its tasks, and how many models have scores in it.",
+        all_paths=lambda site: ["/suites"],
     ),
 )
