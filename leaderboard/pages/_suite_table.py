@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -35,9 +35,6 @@ ALWAYS = ("rank", "model")
 BY_NAME = ("model", "origin")
 """Columns that are sorted by an entry's text."""
 
-PRINTED = "Printed in papers, without rank"
-"""The heading over rows of papers."""
-
 GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """Texts of cells without a number."""
 
@@ -56,9 +53,7 @@ class SuiteState(EntryState):
     cols: Texts = Field([], description="Only these columns, by key.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
-        "tasks",
-        description="The mean that ranks: over tasks, over types, or over the tasks that selected no model "
-        "shown (untouched).",
+        "tasks", description="The mean that ranks; `untouched`: over the tasks that selected no model shown."
     )
     rank: Literal["mean", "borda"] = Field("mean", description="Rank by the mean or by Borda points.")
     view: Text = Field("", description="The paper's convention that makes a task's number.")
@@ -79,10 +74,10 @@ class SuiteState(EntryState):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SuiteColumn:
-    """A column: its heading, the values that it sorts by, and its cell of a row.
+class _Column:
+    """A column, its cell of a row and the values that it sorts by; the best two `scored` ones are marked.
 
-    The best two values of a `scored` column are marked; an `optional` one is shown when it has any value.
+    An `optional` column is shown when it has any value; a first click sorts an `up` one from the smallest.
     """
 
     key: str
@@ -90,13 +85,13 @@ class SuiteColumn:
     cell: Callable[[int], Cell]
     group: str = ""
     sort: Floats | None = None
-    numeric: bool = True
     href: str = ""
     note: str = ""
     card: str = ""
+    kind: str = ""
     scored: bool = False
     optional: bool = False
-    kind: str = ""
+    up: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,165 +140,134 @@ class SuiteTable:
         return UNTOUCHED[mean] if mean in UNTOUCHED and self.untouched is None else mean
 
     @cached_property
-    def ranking(self) -> str:
-        """The key of the column that ranks."""
-        return "borda" if self.state.rank == "borda" else self.mean
-
-    @cached_property
     def ranks(self) -> Ranks:
-        """The ranks by that column."""
+        """The ranks by that mean, or by Borda points."""
         each = "model" if self.state.each == "model" else "entry"
         if self.untouched is not None and self.mean == "untouched":
             ranks = self.scores.untouched_ranks(self.untouched, each)
         else:
             ranks = self.scores.ranks(self.mean, each)
-        return _by_borda(ranks) if self.ranking == "borda" else ranks
+        if self.state.rank == "mean":
+            return ranks
+        points, place = np.where(ranks.place > 0, ranks.borda, np.nan), np.zeros_like(ranks.place)
+        place[ranks.place > 0] = 1 + (points[None, :] > points[ranks.place > 0, None]).sum(axis=1)
+        return replace(ranks, place=place)
 
     @cached_property
-    def columns(self) -> list[SuiteColumn]:
+    def columns(self) -> list[_Column]:
         """Every column that there is."""
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
-        tasks, types = scores.over_tasks, scores.over_types
-        count = len(scores.site_suite.suite.columns)
-        sizes = [parameters_of(entry) for entry in entries]
-        several = len(scores.by_type) > 1
+        several, ranked = len(scores.by_type) > 1, ranks.place > 0
+        columns, tasks = scores.site_suite.suite.columns, scores.over_tasks
+        facts = {name: [getattr(e, name) for e in entries] for name in ("dimension", "max_tokens")}
+        facts["memory"] = [self.card(row).memory for row in range(len(entries))]
         return [
-            SuiteColumn(
-                key="rank", label="Rank", sort=_ranked(ranks, -ranks.place.astype(float)), card="Rank",
-                cell=lambda row: _ranked_cell(ranks, ranks.place, row, "{:d}"),
-                note="Models share a rank where they cannot be told apart from the first of their group.",
-            ),
-            SuiteColumn(
-                key="model", label="Model", numeric=False, cell=lambda row: model_cell(entries[row]),
-            ),
-            SuiteColumn(
-                key="parameters", label="Size", note="Parameters.", sort=_values(sizes),
-                cell=lambda row: Cell(text=parameters_text(sizes[row]), value=sizes[row]),
-            ),
-            self._mean("tasks", tasks, "over tasks", f"The mean over {tasks_text(count)}, all alike."),
-            self._mean("types", types, "over types", "The mean of the types' means."),
+            _number("rank", "Rank", np.where(ranked, ranks.place, np.nan), "{:.0f}", up=True, card="Rank",
+                    note="Models that cannot be told apart from the first of their group share its rank."),
+            _Column(key="model", label="Model", cell=lambda row: model_cell(entries[row])),
+            _number("parameters", "Size", _floats(map(parameters_of, entries)), parameters_text, "?",
+                    note="Parameters."),
+            self._mean("tasks", "over tasks", tasks, f"The mean over {tasks_text(len(columns))}, all alike."),
+            self._mean("types", "over types", scores.over_types, "The mean of the types' means."),
             *self._untouched_means(several),
-            SuiteColumn(
-                key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda),
-                scored=True, optional=True, note="The models that are worse, ties half, summed over tasks.",
-                cell=lambda row: _ranked_cell(ranks, ranks.borda, row, "{:.0f}"),
-            ),
+            _number("borda", "Borda", np.where(ranked, ranks.borda, np.nan), "{:.0f}", group="Mean",
+                    note="The models that are worse, ties half, summed over tasks.",
+                    scored=True, optional=True),
             *self._types(several),
-            SuiteColumn(
-                key="there", label="Tasks", note="Tasks with a score that counts.",
-                sort=tasks.count.astype(float),
-                cell=lambda row: _count_cell(scores, tasks, row),
-            ),
-            SuiteColumn(
-                key="unseen", label="Zero-shot", sort=scores.zero_shot, optional=True,
-                note="The share of the tasks that the model was not trained on, as its makers state.",
-                cell=lambda row: _share_cell(float(scores.zero_shot[row])),
-            ),
-            self._fact("dimension", "Dimension", "Of an embedding.", lambda row: entries[row].dimension),
-            self._fact("max_tokens", "Max tokens", "Of an input.", lambda row: entries[row].max_tokens),
-            self._fact("memory", "Memory, MB", "Of the weights.", lambda row: self.card(row).memory),
-            SuiteColumn(
-                key="mean_rank", label="Mean rank", sort=-ranks.mean_rank,
-                note="The mean of the ranks on each task, among ranked models.",
-                cell=lambda row: _ranked_cell(ranks, ranks.mean_rank, row, "{:.1f}"),
-            ),
-            SuiteColumn(
-                key="origin", label="Origin", numeric=False, cell=lambda row: origin_cell(entries[row])
-            ),
-            SuiteColumn(
-                key="how", label="How", numeric=False, cell=lambda row: how_cell(entries[row]),
-                note="An imported model's revision, a measured one's treatment, a printed row's table.",
-            ),
+            _Column(key="there", label="Tasks", sort=tasks.count.astype(float), cell=self._count,
+                    note="Tasks with a score that counts."),
+            _number("unseen", "Zero-shot", scores.zero_shot, lambda share: f"{100 * share:.0f} %", "?",
+                    note="The share of the tasks that the model was not trained on, as its makers state.",
+                    optional=True),
+            *(_number(key, label, _floats(facts[key]), "{:,.0f}", note=note, optional=True)
+              for key, label, note in (("dimension", "Dimension", "Of an embedding."),
+                                       ("max_tokens", "Max tokens", "Of an input."),
+                                       ("memory", "Memory, MB", "Of the weights."))),
+            _number("mean_rank", "Mean rank", ranks.mean_rank, "{:.1f}", up=True,
+                    note="The mean of the ranks on each task, among ranked models."),
+            _Column(key="origin", label="Origin", cell=lambda row: _origin_cell(entries[row])),
+            _Column(key="how", label="How", cell=lambda row: _how_cell(entries[row]),
+                    note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
 
-    def _mean(self, key: str, means: Means, label: str, note: str, *, kind: str = "") -> SuiteColumn:
-        """The column of a mean: over all tasks, over types, or within a type (`kind`)."""
-        scores = self.scores
+    def _mean(
+        self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True
+    ) -> _Column:
+        """The column of a mean; `own` says that it is over the model's own tasks, whatever these selected."""
 
         def cell(row: int) -> Cell:
-            found = scores.averages.get(row)
-            known = found if found and (key == "tasks" or "printed" in found) else None
-            return mean_of(mean_cell(means, row, known, scores.entries[row].seeds), scores, row, kind)
+            average = self.scores.averages.get(row) if own else None
+            known = average if average and (key == "tasks" or "printed" in average) else None
+            found = mean_cell(means, row, known, self.scores.entries[row].seeds)
+            return mean_of(found, self.scores, row, kind) if own else found
 
-        return SuiteColumn(
-            key=f"type:{kind}" if kind else key, label=label, group=kind or "Mean", note=note, cell=cell,
-            sort=_complete(means), scored=True, kind=kind, card=kind or ("Mean" if key == self.mean else ""),
+        return _Column(
+            key=key, label=label, group=kind or "Mean", note=note, cell=cell, scored=True, kind=kind,
+            sort=np.where(means.complete, means.values, np.nan),
+            card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
-    def _untouched_means(self, several: bool) -> Iterator[SuiteColumn]:
+    def _untouched_means(self, several: bool) -> Iterator[_Column]:
         """The means over the tasks that selected no model shown: over tasks, and over several types."""
-        untouched, entries = self.untouched, self.scores.entries
-        for key in UNTOUCHED if untouched else ():
-            if untouched and (several or key == "untouched"):
-                means = untouched.over_tasks if key == "untouched" else untouched.over_types
-                what = "" if key == "untouched" else "types of "
-                yield SuiteColumn(
-                    key=key, label=f"over {what}{untouched.part.count} untouched",
-                    group="Mean", note=untouched_note(untouched), sort=_complete(means), scored=True,
-                    cell=partial(_untouched_cell, means, entries),
-                )  # fmt: skip
+        if self.untouched:
+            count, note = self.untouched.part.count, untouched_note(self.untouched)
+            yield self._mean(
+                "untouched", f"over {count} untouched", self.untouched.over_tasks, note, own=False
+            )
+            if several:
+                label = f"over types of {count} untouched"
+                yield self._mean("untouched_types", label, self.untouched.over_types, note, own=False)
 
-    def _types(self, several: bool) -> Iterator[SuiteColumn]:
+    def _types(self, several: bool) -> Iterator[_Column]:
         """The means within each of several types, each with its tasks behind it."""
         columns = self.scores.site_suite.suite.columns
         for kind in dict.fromkeys(column.type for column in columns):
             if several and kind in self.scores.by_type:
                 means = self.scores.by_type[kind]
-                yield self._mean(
-                    kind, means, "mean", f"The mean over {tasks_text(means.expected)}.", kind=kind
-                )
-            for at, column in enumerate(columns):
-                if column.type == kind:
-                    yield self._task(at)
+                note = f"The mean over {tasks_text(means.expected)}."
+                yield self._mean(f"type:{kind}", "mean", means, note, kind=kind)
+            yield from (self._task(at) for at, column in enumerate(columns) if column.type == kind)
 
-    def _task(self, at: int) -> SuiteColumn:
+    def _task(self, at: int) -> _Column:
         scores, column = self.scores, self.scores.site_suite.suite.columns[at]
         many = f": the mean of {len(column.tasks)} tasks" if len(column.tasks) > 1 else ""
-        return SuiteColumn(
+        return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
             sort=np.where(scores.counted[:, at], scores.values[:, at], np.nan),
             href=column_path(scores.site_suite, column), note=f"{column.name}{many}",
             cell=lambda row: task_cell(scores, row, at, self.entries),
         )  # fmt: skip
 
-    def _fact(self, key: str, label: str, note: str, value: Callable[[int], float | None]) -> SuiteColumn:
-        """An optional column of a fact of a model."""
-
-        def cell(row: int) -> Cell:
-            number = value(row)
-            return Cell(text="" if number is None else f"{number:,.0f}", value=number)
-
-        numbers = _values(map(value, range(len(self.scores.entries))))
-        return SuiteColumn(key=key, label=label, note=note, sort=numbers, cell=cell, optional=True)
+    def _count(self, row: int) -> Cell:
+        """How many of the suite's tasks count."""
+        if self.scores.averages.get(row, {}).get("types"):
+            return Cell(text="by type", note="The paper prints means of types only.")
+        count, expected = int(self.scores.over_tasks.count[row]), self.scores.over_tasks.expected
+        return Cell(text=f"{count}/{expected}", value=count)
 
     @cached_property
-    def shown(self) -> list[SuiteColumn]:
+    def shown(self) -> list[_Column]:
         """The columns that are shown."""
-        keys, known = {column.key for column in self.columns}, self.scores.by_type
-        if self.state.type and self.state.type not in known:
-            raise missing(
-                "task type", self.state.type, known, then="The suite's page offers those there are."
-            )
-        picked = {self.key(name, keys) for name in self.state.cols}
+        state, known = self.state, self.scores.by_type
+        if state.type and state.type not in known:
+            raise missing("task type", state.type, known, then="The suite's page offers those there are.")
+        picked = {self._key(name) for name in state.cols}
         return [column for column in self.columns if column.key in ALWAYS or self._shows(column, picked)]
 
-    def _shows(self, column: SuiteColumn, picked: set[str]) -> bool:
-        state = self.state
+    def _shows(self, column: _Column, picked: set[str]) -> bool:
+        state, key = self.state, column.key
         if state.type and column.kind:
             return column.kind == state.type
         if picked:
-            return column.key in picked
-        if column.key == "mean_rank":
-            return False
-        if column.key == "types":
-            return len(self.scores.by_type) > 1
-        if column.key == "how":
-            return state.each == "revision" or state.origin == "reported"
+            return key in picked
+        if key in ("mean_rank", "types", "how"):
+            how = state.each == "revision" or state.origin == "reported"
+            return how if key == "how" else key == "types" and len(self.scores.by_type) > 1
         if column.optional and column.sort is not None:
             return bool(np.isfinite(column.sort[self.rows]).any())
-        return not column.key.startswith("task:") or self.opens(column.kind)
+        return not key.startswith("task:") or self._opens(column.kind)
 
-    def opens(self, kind: str) -> bool:
+    def _opens(self, kind: str) -> bool:
         """Whether the tasks of a type have columns of their own."""
         return not self.folds or "all" in self.state.tasks or kind in self.state.tasks
 
@@ -313,16 +277,14 @@ class SuiteTable:
         few = len(self.scores.site_suite.suite.columns) <= FEW
         return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
 
-    def key(self, name: str, keys: set[str]) -> str:
+    def _key(self, name: str) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
+        keys = {column.key for column in self.columns}
         if name == "mean":
-            return self.ranking
+            return "borda" if self.state.rank == "borda" else self.mean
         name = UNTOUCHED[name] if name in UNTOUCHED and name not in keys else name
-        tasks: dict[str, list[str]] = {}
-        for column in self.scores.site_suite.suite.columns:
-            if len(column.tasks) == 1:
-                tasks.setdefault(column.tasks[0].name, []).append(column.name)
-        only = tasks.get(name.removeprefix("task:"), [])
+        suite = self.scores.site_suite.suite
+        only = [c.name for c in suite.columns if [t.name for t in c.tasks] == [name.removeprefix("task:")]]
         tries = (name, f"task:{name}", f"type:{name}", *(f"task:{one}" for one in only if len(only) == 1))
         found = next((key for key in tries if key in keys), None)
         if found is None:
@@ -331,53 +293,49 @@ class SuiteTable:
         return found
 
     @cached_property
-    def sorted_by(self) -> tuple[str, bool]:
+    def _order(self) -> tuple[str, bool]:
         """The key of the column that sorts, and whether the highest is first."""
-        keys = {column.key for column in self.columns}
-        return self.key(self.state.sort.removeprefix("-"), keys), self.state.sort.startswith("-")
+        return self._key(self.state.sort.removeprefix("-")), self.state.sort.startswith("-")
 
     @cached_property
     def ordered(self) -> list[int]:
         """The rows in order, those of papers last; groups stand in the order of their first rows."""
-        printed = {row for row in self.rows if self.scores.entries[row].origin == "reported"}
-        ordered = self._sorted([row for row in self.rows if row not in printed])
-        ordered += self._sorted([row for row in self.rows if row in printed])
+        rows = self._sorted(self.rows)
+        rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
         groups: dict[str, list[int]] = {}
-        for row in ordered:
+        for row in rows:
             groups.setdefault(self._group(row), []).append(row)
         return [row for members in groups.values() for row in members]
 
     def _sorted(self, rows: Sequence[int]) -> list[int]:
         """Rows in order; those without a value last, by how many of the tasks they have."""
-        key, down = self.sorted_by
+        key, down = self._order
         if key in BY_NAME:
-            names = self.scores.entries
-            return sorted(rows, key=lambda row: getattr(names[row], key).casefold(), reverse=down)
-        values = next(column.sort for column in self.columns if column.key == key)
-        if values is None:
-            raise missing(
-                "column to sort by", key, [c.key for c in self.columns if c.sort is not None], then=""
+            return sorted(
+                rows, key=lambda row: getattr(self.scores.entries[row], key).casefold(), reverse=down
             )
+        values = {column.key: column.sort for column in self.columns}[key]
+        if values is None:
+            raise missing("column to sort by", key, [c.key for c in self.columns], then="")
         means = self.scores.mean("types" if self.mean == "types" else "tasks")
+        count, last = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
         known = [row for row in rows if np.isfinite(values[row])]
-        rest = [row for row in rows if not np.isfinite(values[row])]
-        known.sort(key=lambda row: values[row], reverse=down)
-        rest.sort(key=lambda row: (-means.count[row], -np.nan_to_num(means.values[row], nan=-1.0)))
-        return [*known, *rest]
+        known.sort(key=values.tolist().__getitem__, reverse=down)
+        return [*known, *sorted({*rows} - {*known}, key=lambda row: (-count[row], -last[row], row))]
 
     def _group(self, row: int) -> str:
         """The heading that a row stands under; empty for none."""
         entry, by = self.scores.entries[row], self.state.group
         if by:
             return getattr(entry, by) or f"no {by}"
-        return PRINTED if entry.origin == "reported" else ""
+        return "Printed in papers, without rank" if entry.origin == "reported" else ""
 
     @cached_property
     def _best(self) -> dict[tuple[int, str], str]:
         """The best and the second best cells of each column among the rows that are shown."""
         rows = np.array([row for row in self.rows if self.scores.entries[row].origin != "reported"], int)
         found: dict[tuple[int, str], str] = {}
-        for column in self.shown if len(rows) else ():
+        for column in self.shown:
             if column.scored and column.sort is not None:
                 values = column.sort[rows]
                 best = np.unique(values[np.isfinite(values)])[-2:][::-1]
@@ -394,10 +352,10 @@ class SuiteTable:
                 cells = [Cell(text=group if column.key == "model" else "") for column in self.shown]
                 yield Row(kind="group", cells=cells)
             cells = [self._cell(column, row) for column in self.shown]
-            part = "" if self.scores.over_tasks.complete[row] else "part"
-            yield Row(cells=cells, key=self.scores.entries[row].slug, kind=part)
+            kind = "" if self.scores.over_tasks.complete[row] else "part"
+            yield Row(cells=cells, key=self.scores.entries[row].slug, kind=kind)
 
-    def _cell(self, column: SuiteColumn, row: int) -> Cell:
+    def _cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.cell(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
@@ -405,45 +363,59 @@ class SuiteTable:
         """The columns as a table takes them, with the URLs that sort by them and fold their types."""
         return [self._head(column) for column in self.shown]
 
-    def _head(self, column: SuiteColumn) -> Column:
-        current, down = self.sorted_by
-        key = column.key
-        up_first = key in (*BY_NAME, "rank")
-        if up_first:
-            wanted = f"-{key}" if key == current and not down else key
-        else:
-            wanted = key if key == current and down else f"-{key}"
-        can_sort = column.sort is not None or key in BY_NAME
+    def _head(self, column: _Column) -> Column:
+        current, down = self._order
+        key, text = column.key, column.sort is None
+        up, folds = column.up or text, self.folds and column.kind
+        first, second = (key, f"-{key}") if up else (f"-{key}", key)
+        wanted = second if key == current and down != up else first
         return Column(
-            key=key, label=column.label, group=column.group, numeric=column.numeric, href=column.href,
-            sort=f"{self.path}?{self.state.query(sort=wanted, page=1)}" if can_sort else "",
+            key=key, label=column.label, group=column.group, numeric=not text, href=column.href,
+            sort=f"{self.path}?{self.state.query(sort=wanted, page=1)}" if not text or key in BY_NAME else "",
             sorted=("descending" if down else "ascending") if key == current else "",
             note=column.note, sticky=key in ALWAYS, card=column.card,
-            fold=self.fold(column.kind) if column.kind and self.folds else "", open=self.opens(column.kind),
+            fold=self._fold(column.kind) if folds else "", open=self._opens(column.kind),
         )  # fmt: skip
 
-    def fold(self, kind: str) -> str:
+    def _fold(self, kind: str) -> str:
         """The URL that opens or folds a type."""
         types = list(self.scores.by_type) if "all" in self.state.tasks else list(self.state.tasks)
         others = [name for name in types if name != kind]
         return f"{self.path}?{self.state.query(tasks=others if kind in types else [*types, kind])}"
 
 
+def _number(
+    key: str, label: str, values: Floats, form: str | Callable[[Any], str], gone: str = "", **more: Any
+) -> _Column:
+    """A column of numbers; `gone` is the text where there is none."""
+    text = form.format if isinstance(form, str) else form
+
+    def cell(row: int) -> Cell:
+        value = float(values[row])
+        if value != value:
+            return Cell(text=gone)
+        return Cell(text=text(value), value=int(value) if value.is_integer() else value)
+
+    return _Column(key=key, label=label, cell=cell, sort=values, **more)
+
+
+def _floats(numbers: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if number is None else number for number in numbers], float)
+
+
 def size_chart(table: SuiteTable, name: str = "size") -> Chart:
     """The mean that ranks against the number of parameters, of the ranked rows; of papers' where none is."""
     scores, over = table.scores, "types" if table.mean == "types" else "tasks"
     means, ranked = scores.mean(over), table.ranks.place > 0
-    points = []
-    for row in table.ordered:
-        entry, cell = scores.entries[row], model_cell(scores.entries[row])
-        if ranked[row] if ranked.any() else means.complete[row]:
-            points.append(
-                Point(
-                    label=entry.model.rpartition("/")[2], x=parameters_of(entry), href=cell.href,
-                    y=round(100 * float(means.values[row]), 2), series=entry.origin,
-                    emphasised=entry.origin == "measured",
-                )
-            )  # fmt: skip
+    drawn = ranked if ranked.any() else means.complete
+    points = [
+        Point(
+            label=entry.model.rpartition("/")[2], x=parameters_of(entry), href=_path(entry),
+            y=round(100 * float(means.values[row]), 2), series=entry.origin,
+            emphasised=entry.origin == "measured",
+        )
+        for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
+    ]  # fmt: skip
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=f"Mean over {over}"), points=points)
     return chart(name, f"{scores.site_suite.suite.title}: score against size", plot)
 
@@ -452,31 +424,6 @@ def parameters_of(entry: Entry) -> int | None:
     """The number of parameters of a model, of a paper's row that of its backbone."""
     backbone = backbone_of(entry.model) if entry.origin == "reported" and not entry.parameters else None
     return backbone.parameters if backbone else entry.parameters
-
-
-def _by_borda(ranks: Ranks) -> Ranks:
-    """The same with places by Borda points; equal points share a place."""
-    ranked = ranks.place > 0
-    points = ranks.borda[ranked]
-    place = np.zeros_like(ranks.place)
-    place[ranked] = 1 + (points[None, :] > points[:, None]).sum(axis=1)
-    return replace(ranks, place=place)
-
-
-def _untouched_cell(means: Means, entries: Sequence[Entry], row: int) -> Cell:
-    return mean_cell(means, row, None, entries[row].seeds)
-
-
-def _complete(means: Means) -> Floats:
-    return np.where(means.complete, means.values, np.nan)
-
-
-def _ranked(ranks: Ranks, values: Floats) -> Floats:
-    return np.where(ranks.place > 0, values, np.nan)
-
-
-def _values(numbers: Iterable[float | None]) -> Floats:
-    return np.array([np.nan if number is None else float(number) for number in numbers])
 
 
 def tasks_text(count: int) -> str:
@@ -488,37 +435,20 @@ def tasks_text(count: int) -> str:
     return "its one task" if count == 1 else f"{count} tasks"
 
 
-def _ranked_cell(ranks: Ranks, values: Any, row: int, form: str) -> Cell:
-    """A number that only ranked rows have."""
-    number = values[row].item()
-    return Cell(text=form.format(number), value=number) if ranks.place[row] else Cell()
-
-
-def _count_cell(scores: SuiteScores, means: Means, row: int) -> Cell:
-    """How many of the suite's tasks count."""
-    if scores.averages.get(row, {}).get("types"):
-        return Cell(text="by type", note="The paper prints means of types only.")
-    return Cell(text=f"{means.count[row]}/{means.expected}", value=int(means.count[row]))
-
-
-def _share_cell(share: float) -> Cell:
-    """The share of tasks that a model was not trained on."""
-    return Cell(text=f"{100 * share:.0f} %", value=share) if share == share else Cell(text="?")
+def _path(entry: Entry) -> str:
+    return f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
 
 
 def model_cell(entry: Entry) -> Cell:
     """A model's name, or that of a paper's row."""
+    text, note = entry.model, made_of(entry) or entry.treatment
     if entry.origin == "reported":
         text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
-        return Cell(text=text, value=entry.model, href=f"/papers/{entry.source}", note=entry.treatment)
-    return Cell(
-        text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}", kind=kinds_of(entry),
-        note=made_of(entry) or entry.treatment,
-    )  # fmt: skip
+    return Cell(text=text, value=entry.model, href=_path(entry), kind=kinds_of(entry), note=note)
 
 
 def kinds_of(entry: Entry) -> str:
-    """What must be known of the training of an entry's model, as kinds of a cell."""
+    """The marks of how an entry's model was trained, as kinds of a cell."""
     made = entry.lineage
     if made is None:
         return ""
@@ -541,109 +471,91 @@ def training_text(entry: Entry) -> str:
     return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds)])
 
 
-def origin_cell(entry: Entry) -> Cell:
+def _origin_cell(entry: Entry) -> Cell:
     """Where the numbers of a row come from."""
-    trust = {"external": "by its makers", "none": "no revision"}.get(entry.trust, "")
-    text = f"{entry.origin}, {trust}" if trust else entry.origin
-    return Cell(text=text, value=entry.origin, kind=entry.origin)
+    trust = {"external": ", by its makers", "none": ", no revision"}.get(entry.trust, "")
+    return Cell(text=f"{entry.origin}{trust}", value=entry.origin, kind=entry.origin)
 
 
-def how_cell(entry: Entry) -> Cell:
+def _how_cell(entry: Entry) -> Cell:
     """An imported model's revision, a measured one's treatment, where a row is printed."""
     revision = entry.revision or ""
-    text = (
-        made_of(entry)
-        or entry.treatment
-        or (revision[:10] if entry.trust == "commit" else revision.replace("_", " "))
-    )
+    known = revision[:10] if entry.trust == "commit" else revision.replace("_", " ")
+    text = made_of(entry) or entry.treatment or known
     short = text if len(text) <= 36 else f"{text[:35]}…"
     return Cell(text=short, value=text, note=text if short != text else "")
 
 
 def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> Cell:
-    """A mean.
-
-    Args:
-        means: Of all rows.
-        row: Which.
-        average: What else is known of it (SuiteScores.averages).
-        seeds: Those that it is over.
-    """
-    value = float(means.values[row])
-    if average and "printed" in average:
-        return _printed_mean(means, row, average)
-    if not means.count[row]:
+    """A mean; `average` has what else is known of it (SuiteScores.averages), `seeds` are those it is over."""
+    value, count = float(means.values[row]), int(means.count[row])
+    if not count:
         return Cell(text="–", kind="none")
-    if not means.complete[row]:
-        part = f"of {means.count[row]} of {means.expected}"
-        cell = Cell(text=score_text(value), value=value, kind="part", note=part)
-        return over_seeds(cell, float(means.deviations[row]), seeds)
-    if average and average.get("interval"):
+    if average and "printed" in average:
+        return _printed_mean(means, row, average["printed"])
+    if count != means.expected:
+        note = f"of {count} of {means.expected}"
+        cell = Cell(text=score_text(value), value=value, kind="part", note=note)
+    elif average and average.get("interval"):
         low, high = average["interval"]
-        return Cell(
-            text=f"{score_text(value)} ± {50 * (high - low):.2f}",
-            value=value,
-            note="± half of the 95 % interval",
-        )
-    return over_seeds(Cell(text=score_text(value), value=value), float(means.deviations[row]), seeds)
+        text = f"{score_text(value)} ± {50 * (high - low):.2f}"
+        return Cell(text=text, value=value, note="± half of the 95 % interval")
+    else:
+        cell = Cell(text=score_text(value), value=value)
+    return over_seeds(cell, float(means.deviations[row]), seeds)
 
 
-def mean_of(cell: Cell, grid: SuiteScores, row: int, kind: str = "") -> Cell:
-    """The cell of a mean (of all columns, or of a type's), marked where some of them chose the model."""
-    known = cell.value is not None and bool(grid.selected[row].any())
-    chose = grid.chose(row, kind) if known else []
-    if not chose:
+def _printed_mean(means: Means, row: int, printed: float | None) -> Cell:
+    """A mean of a paper's row: of a type as printed, else made of what is printed."""
+    value = float(means.values[row])
+    if means.over not in ("tasks", "types"):
+        return Cell(text=f"{100 * value:.1f}", value=value)
+    note = "made of the printed numbers" + (f"; the paper prints {100 * printed:.1f}" if printed else "")
+    kind = "" if means.count[row] == means.expected else "part"
+    return Cell(text=score_text(value), value=value, kind=kind, note=note)
+
+
+def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
+    """The cell of a mean (of all tasks, or of a type's), marked where some of them selected the model."""
+    known = cell.value is not None and scores.entries[row].lineage is not None
+    selected = scores.chose(row, kind) if known else []
+    if not selected:
         return cell
-    note = f"{', '.join(chose)} chose the model, and {'is' if len(chose) == 1 else 'are'} in this mean"
-    notes = [cell.note, note] if cell.note else [note]
-    return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(notes))
+    verb = "is" if len(selected) == 1 else "are"
+    notes = [cell.note, f"{', '.join(selected)} chose the model, and {verb} in this mean"]
+    return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(filter(None, notes)))
 
 
 def untouched_note(untouched: UntouchedMeans) -> str:
-    """What the means over untouched columns leave out, and why."""
+    """What the means over untouched tasks leave out, and why."""
     part = untouched.part
     names, one = ", ".join(part.selected), len(part.selected) == 1
     return (
         f"The means over the {part.count} untouched leave out {names}: models of this table were chosen by "
-        f"their scores there, which err upward. They are over the same columns for every model; the means "
+        f"their scores there, which err upward. They are over the same tasks for every model; the means "
         f"over all {part.count + len(part.selected)} have {'it' if one else 'them'}."
     )
 
 
-def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
-    """A mean of a paper's row: of a type as printed, else made of what is printed."""
-    value = float(means.values[row])
-    if not means.count[row]:
-        return Cell(text="–", kind="none")
-    if means.over not in ("tasks", "types"):
-        return Cell(text=f"{100 * value:.1f}", value=value)
-    printed = document.get("printed")
-    note = "made of the printed numbers" + (f"; the paper prints {100 * printed:.1f}" if printed else "")
-    kind = "" if means.complete[row] else "part"
-    return Cell(text=score_text(value), value=value, kind=kind, note=note)
-
-
 def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
     """A task's score, or why there is none; `entries` has those of single revisions."""
-    reason, value, entry = (
-        REASONS[scores.reasons[row, at]],
-        float(scores.values[row, at]),
-        scores.entries[row],
-    )
+    reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
+    entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
     if reason == "seeds":
         return some_seeds(int(scores.seeds[row, at]), len(entry.seeds))
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
     if entry.origin == "reported":
         return Cell(text=f"{100 * value:.1f}", value=value)
-    texts, column = int(scores.trained_on[row, at]), scores.site_suite.suite.columns[at]
-    asked = scopes_of(column)
-    kinds = [*leaks(entry, asked, texts, column.name), *(["other"] if reason == "other" else [])]
+    texts, number = int(scores.trained_on[row, at]), int(scores.results[row, at])
     low, high = float(scores.low[row, at]), float(scores.high[row, at])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [*choices_made(entry, asked), *([texts_text(texts)] if texts else [])]
+    kinds = ["other"] if reason == "other" else []
+    if entry.lineage or entry.trained_on or texts:
+        scopes = scopes_of(column)
+        kinds = [*leaks(entry, scopes, texts, column.name), *kinds]
+        notes += [*choices_made(entry, scopes), *([texts_text(texts)] if texts else [])]
     notes += _revisions(scores, row, at, entries)
-    number = int(scores.results[row, at])
     cell = Cell(
         text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
         href=f"/results/{number}" if number else "",
@@ -683,7 +595,7 @@ def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str 
 
 
 def choices_made(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
-    """What the scores on what is asked for chose of a model, in a sentence; none where they chose nothing."""
+    """What the scores of some scopes chose of a model, in a sentence; none where they chose nothing."""
     made = entry.lineage
     chosen = [what for one in scopes if made for what in made.chosen_by(one.task, one.splits, one.subsets)]
     return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []

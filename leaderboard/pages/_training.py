@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean, median
 from typing import Any, TypeAlias
 
@@ -83,23 +84,21 @@ def words(value: Any) -> str:
 def values_table(
     name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any]], numbers: str = ""
 ) -> Table:
-    """A table of plain values and cells.
+    """A table of plain values and cells, whose first column stays when it is scrolled.
 
     Args:
         name: The table's.
         caption: Likewise.
-        labels: The columns' labels by key; the first column stays when the table is scrolled.
+        labels: The columns' labels by key.
         rows: A value for each column.
         numbers: The keys of columns with numbers, with spaces between.
     """
-    first = next(iter(labels), "")
     columns = [
-        Column(key=key, label=label, numeric=key in numbers.split(), sticky=key == first)
-        for key, label in labels.items()
+        Column(key=key, label=label, numeric=key in numbers.split(), sticky=not at)
+        for at, (key, label) in enumerate(labels.items())
     ]
-    return Table(
-        name=name, caption=caption, columns=columns, rows=[Row(cells=[*map(_cell, row)]) for row in rows]
-    )
+    cells = [Row(cells=[*map(_cell, row)]) for row in rows]
+    return Table(name=name, caption=caption, columns=columns, rows=cells)
 
 
 def _cell(value: Any) -> Cell:
@@ -119,11 +118,10 @@ def was_chosen(training: Document) -> bool:
 def notes_on(trainings: Sequence[Document]) -> list[str]:
     """Why scores of recipes err upward."""
     best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
-    notes = {CHOSEN_ON_SCORES: any(map(was_chosen, trainings)), BEST_EVALUATION: best}
-    return [note for note, holds in notes.items() if holds]
+    return [CHOSEN_ON_SCORES] * any(map(was_chosen, trainings)) + [BEST_EVALUATION] * best
 
 
-TRAINING_COLUMNS = [
+_COLUMNS = [
     Column(key="name", label="Task", sticky=True),
     Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
     Column(key="last", label="last", numeric=True, group="other evaluations",
@@ -154,15 +152,14 @@ def training_table(
         intervals: Of scores, by task and convention.
     """
     trained = {number: one for number, one in records.items() if one.get("training")}
-    rows = [Row(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()]
-    caption, notes = (
-        "What was trained for each task: scores × 100",
-        notes_on([r["training"] for r in trained.values()]),
-    )
-    return (
-        Table(name="training", caption=caption, columns=TRAINING_COLUMNS, rows=rows, notes=notes)
-        if rows
-        else None
+    if not trained:
+        return None
+    return Table(
+        name="training",
+        caption="What was trained for each task: scores × 100",
+        columns=_COLUMNS,
+        rows=[Row(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()],
+        notes=notes_on([record["training"] for record in trained.values()]),
     )
 
 
@@ -185,14 +182,14 @@ def _training_cells(
     yield _cell(len(training.get("cells") or ()) or None)
     yield _score(training.get("grid_maximum"))
     yield from (_cell(training.get(name)) for name in ("diverged", "constant"))
-    yield _cell(settings_text(training.get("chosen") or {}))
+    yield _cell(_settings_text(training.get("chosen") or {}))
     yield _cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
 
 
-def settings_text(run: Document) -> str:
+def _settings_text(run: Document) -> str:
     """The settings of a run in a few words.
 
-    >>> settings_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
+    >>> _settings_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
     'lr 3e-05, batch 16, epochs 2'
     """
     names = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
@@ -217,10 +214,8 @@ def training_charts(record: Document) -> Iterator[Chart]:
         for split, name, value in one["metrics"]:
             curves.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
     if curves:
-        title, lines = (
-            f"{task}: evaluations during training",
-            [Line(label=n, points=p) for n, p in curves.items()],
-        )
+        title = f"{task}: evaluations during training"
+        lines = [Line(label=name, points=points) for name, points in curves.items()]
         yield chart(slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines))
 
 
@@ -233,9 +228,7 @@ def _scores_chart(
 
 
 def _times_100(point: Point) -> Point:
-    y, low, high = (
-        None if value is None else 100 * float(value) for value in (point.y, point.low, point.high)
-    )
+    y, low, high = (None if v is None else 100 * float(v) for v in (point.y, point.low, point.high))
     return Point(x=point.x, y=y, low=low, high=high)
 
 
@@ -251,10 +244,17 @@ def grid_lines(cells: Sequence[Document]) -> list[Line]:
         if rate is not None and rate > 0:
             label = ", ".join(f"{SETTINGS[name]} {cell.get(name)}" for name in varying) or "all runs"
             groups.setdefault(label, {}).setdefault(rate, []).append(_number(cell.get("score")))
-    if len(groups) > MOST_LINES:
-        return _summary_lines(groups.values())
+    if len(groups) <= MOST_LINES:
+        lines = {name: [_mean_point(x, at[x]) for x in sorted(at)] for name, at in groups.items()}
+        return [Line(label=name, points=points) for name, points in lines.items()]
+    rates: dict[float, list[float]] = {}
+    for group in groups.values():
+        for rate, scores in group.items():
+            rates.setdefault(rate, []).extend(score for score in scores if score is not None)
+    ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
     return [
-        Line(label=name, points=[_mean_point(x, at[x]) for x in sorted(at)]) for name, at in groups.items()
+        Line(label=name, points=[Point(x=x, y=way(of) if of else None) for x, of in sorted(rates.items())])
+        for name, way in ways.items()
     ]
 
 
@@ -263,18 +263,6 @@ def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
     known = [score for score in scores if score is not None]
     low, high = (min(known), max(known)) if len(known) > 1 else (None, None)
     return Point(x=rate, y=mean(known) if known else None, low=low, high=high)
-
-
-def _summary_lines(groups: Iterable[Mapping[float, Sequence[float | None]]]) -> list[Line]:
-    at: dict[float, list[float]] = {}
-    for group in groups:
-        for rate, scores in group.items():
-            at.setdefault(rate, []).extend(score for score in scores if score is not None)
-    ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
-    return [
-        Line(label=name, points=[Point(x=x, y=way(at[x]) if at[x] else None) for x in sorted(at)])
-        for name, way in ways.items()
-    ]
 
 
 def sweeps_of(lineages: Sequence[Lineage]) -> Sweeps:
@@ -286,25 +274,20 @@ def sweep_table(sweeps: Sweeps) -> Table | None:
     """The score of every member of the sweeps; None without any."""
     if not sweeps:
         return None
-    first, several = sweeps[0][1], len(sweeps) > 1
-    return Table(
-        name="sweep",
-        caption=f"The sweep of {first.setting} that chose this model: scores × 100",
-        columns=[
-            *([Column(key="seed", label="Seed", numeric=True)] if several else []),
-            Column(key="value", label=first.setting, numeric=_numbers(first.values) is not None, sticky=True),
-            *(Column(key=f"task:{name}", label=name, numeric=True) for name in first.tasks),
-            Column(key="mean", label="Mean", numeric=True, note="The mean by which the choice was made."),
-            Column(key="chosen", label="Chosen"),
-            Column(key="model", label="Model", note="The start of the key of its lineage."),
-        ],
-        rows=[
-            Row(cells=[*([_cell(seed)] if several else []), *_member_cells(first, sweep, member)])
-            for seed, sweep in sweeps
-            for member in sweep.curve
-        ],
-        notes=[*SWEEP_NOTES, *_at_the_end(sweeps)],
+    first = sweeps[0][1]
+    tasks = {f"task:{name}": name for name in first.tasks}
+    seed = {"seed": "Seed"} if len(sweeps) > 1 else {}
+    labels = {**seed, "value": first.setting, **tasks, "mean": "Mean", "chosen": "Chosen", "model": "Model"}
+    rows = [
+        [*([number] if seed else []), *_member_cells(first, sweep, member)]
+        for number, sweep in sweeps for member in sweep.curve
+    ]  # fmt: skip
+    numbers = ["seed", "mean", *tasks, *(["value"] if _numbers(first.values) is not None else [])]
+    table = values_table(
+        "sweep", f"The sweep of {first.setting} that chose this model: scores × 100", labels, rows
     )
+    columns = [replace(column, numeric=column.key in numbers) for column in table.columns]
+    return replace(table, columns=columns, notes=[*SWEEP_NOTES, *_at_the_end(sweeps)])
 
 
 def _member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
@@ -343,28 +326,26 @@ def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
 
 def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
     """The mean, and each task by which was chosen; of many tasks the range about the mean."""
-    members, many = list(zip(values, sweep.curve, strict=True)), len(sweep.tasks) > MOST_LINES
-    ends = [[f(m.scores.values(), default=None) if many else None for f in (min, max)] for m in sweep.curve]
-    means = [
-        Point(x=x, y=m.mean, low=low, high=high) for (x, m), (low, high) in zip(members, ends, strict=True)
-    ]
+    many, means = len(sweep.tasks) > MOST_LINES, []
+    for x, member in zip(values, sweep.curve, strict=True):
+        low, high = (way(member.scores.values(), default=None) if many else None for way in (min, max))
+        means.append(Point(x=x, y=member.mean, low=low, high=high))
     yield Line(label=f"mean of {len(sweep.tasks)} tasks{', and their range' if many else ''}", points=means)
     for name in () if many else sweep.tasks:
-        yield Line(label=name, points=[Point(x=x, y=member.scores.get(name)) for x, member in members])
+        scores = [member.scores.get(name) for member in sweep.curve]
+        yield Line(label=name, points=[Point(x=x, y=y) for x, y in zip(values, scores, strict=True)])
 
 
 def _sweep_bars(sweep: SweepPart) -> Bars:
     tasks = sweep.tasks if len(sweep.tasks) <= MOST_LINES else ()
-    scores: dict[str, list[float | None]] = {
-        name: [member.scores.get(name) for member in sweep.curve] for name in tasks
-    }
-    series: dict[str, list[float | None]] = {"mean": [member.mean for member in sweep.curve], **scores}
+    scores = {"mean": [member.mean for member in sweep.curve]}
+    scores |= {name: [member.scores.get(name) for member in sweep.curve] for name in tasks}
     return Bars(
         axis=Axis(label="score × 100"),
         categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],
         series=[
             BarSeries(label=name, values=[None if score is None else 100 * score for score in values])
-            for name, values in series.items()
+            for name, values in scores.items()
         ],
     )
 

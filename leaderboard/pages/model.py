@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,19 +14,18 @@ from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, 
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import judged_table
 from leaderboard.pages._model_scores import (
-    SORTS,
     TRUST,
     UNKNOWN,
     EntryResults,
     Standing,
     entry_name,
+    result_fields,
     results_of,
-    results_table,
-    sorted_tasks,
     source_cell,
     suites_tables,
 )
 from leaderboard.pages._paper_tables import printed_cell
+from leaderboard.pages._sorting import in_order, row_of
 from leaderboard.pages._suite_table import kinds_of, made_of, mean_cell, task_cell
 from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import (
@@ -44,9 +43,6 @@ from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
-
-Link: TypeAlias = tuple[str, str]
-"""A name and its page; empty where the site has none."""
 
 SIDE_BY_SIDE = 6
 """Entries whose results stand side by side."""
@@ -69,7 +65,7 @@ class ModelState(State):
     q: Text = Field("", description="Part of a task's name.")
     suite: Text = Field("", description="Only tasks of this suite, by its name in URLs.")
     type: Text = Field("", description="Only results of this task type.")
-    sort: Text = Field("task", description="A column of the results; with - in front the highest first.")
+    sort: Text = Field("name", description="A column of the results; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Results on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of results.")
 
@@ -110,7 +106,7 @@ def find_model(queries: Queries, slug: str) -> Model:
     return Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
 
 
-def facts_of(queries: Queries, model: Model) -> dict[str, Any]:
+def _facts(queries: Queries, model: Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
     own = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
     stated = [{**queries.facts(e), **{name: getattr(e, name) for name in own}} for e in model.entries]
@@ -130,7 +126,7 @@ def parents_of(queries: Queries, model: Model, parent: str | None) -> list[str]:
     return found
 
 
-def path_of(queries: Queries, name: str) -> str:
+def _path(queries: Queries, name: str) -> str:
     """The page of a model by its name; empty where there is none."""
     backbone = backbone_of(name)
     slugs = (entry.model_slug for entry in queries.entries.values() if entry.model == name)
@@ -138,19 +134,16 @@ def path_of(queries: Queries, name: str) -> str:
     return address(f"/models/{slug}") if slug else ""
 
 
-def children_table(queries: Queries, model: Model) -> Table | None:
-    """The models that were made from this one; None without any."""
+def _children_table(queries: Queries, model: Model) -> Table:
+    """The models that were made from this one."""
     entries = [entry for entry in queries.entries.values() if not entry.member]
-    behind = (
-        backbones_behind({entry.model: entry.adapted_from for entry in entries}) if model.backbone else {}
-    )
+    made_from = {entry.model: entry.adapted_from for entry in entries}
+    behind = backbones_behind(made_from) if model.backbone else {}
     made = {
-        e.model_slug: e
-        for e in entries
+        e.model_slug: e for e in entries
         if e.model not in model.names
         and (e.adapted_from in model.names or (model.backbone and behind.get(e.model) == model.backbone))
-    }
-    found = sorted(made.values(), key=lambda e: e.model.casefold())
+    }  # fmt: skip
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
         (
@@ -159,16 +152,15 @@ def children_table(queries: Queries, model: Model) -> Table | None:
             Cell(text=parameters_text(e.parameters), value=e.parameters),
             e.tasks,
         )
-        for e in found
+        for e in sorted(made.values(), key=lambda e: e.model.casefold())
     ]
-    caption = f"Models made from {model.name}"
-    return values_table("children", caption, labels, rows, "parameters tasks") if rows else None
+    return values_table("children", f"Models made from {model.name}", labels, rows, "parameters tasks")
 
 
-def entries_table(model: Model, shown: Entry, path: str) -> Table:
+def _entries_table(model: Model, shown: Entry | None, path: str) -> Table:
     """Every entry of a model."""
     labels = {"name": "Entry", "source": "Source", "trust": "Revision", "treatment": "Treatment",
-              "tasks": "Tasks",               "newest": "Newest"}  # fmt: skip
+              "tasks": "Tasks", "newest": "Newest"}  # fmt: skip
     rows = [
         (
             Cell(text=entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""),
@@ -180,44 +172,39 @@ def entries_table(model: Model, shown: Entry, path: str) -> Table:
         )
         for e in model.entries
     ]
-    caption = f"Every source of its scores; {entry_name(shown)} is shown in full"
+    caption = f"Every source of its scores; {entry_name(shown)} is shown in full" if shown else ""
     return values_table("entries", caption, labels, rows, "tasks")
 
 
-def printed_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[Table]:
+def _paper_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[Table]:
     """What papers print of a model, below what was measured of it and imported: a table for each suite."""
     names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
-        if row.hub_id in names or row.backbone in names or row.name in names:
+        if not names.isdisjoint((row.hub_id, row.backbone, row.name)):
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
     own, entries = [one for one in found if one.entry.origin != "reported"], site.queries.entries
     return [
-        _printed_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)], entries)
+        _paper_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)], entries)
         for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
     ]
 
 
-def _printed_table(
+def _paper_table(
     suite: str, rows: Sequence[PaperValue], own: Sequence[Standing], entries: Mapping[int, Entry]
 ) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
     lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
-    labels = {
-        "source": "Source",
-        "as": "As",
-        "setting": "Setting",
-        **{key_of(name): name for name in metrics},
-    }
+    numbers = {key_of(name): name for name in metrics}
     printed = [
         (*line.labels.values(), *(printed_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics))
         for line in lines
     ]
     caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
-    measured = [_own_cells(one, entries, list(metrics)) for one in own]
-    numbers = " ".join(map(key_of, metrics))
-    return values_table(f"printed-{key_of(suite)}", caption, labels, [*measured, *printed], numbers)
+    labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
+    both = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
+    return values_table(f"printed-{key_of(suite)}", caption, labels, both, " ".join(numbers))
 
 
 def _line_labels(row: PaperValue) -> dict[str, str]:
@@ -225,22 +212,22 @@ def _line_labels(row: PaperValue) -> dict[str, str]:
 
 
 def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
-    """The numbers of a measured or an imported entry under the names of printed columns."""
+    """The numbers of a measured or an imported entry under the names of a paper's columns."""
     scores, entry = one.scores, one.entry
     tasks = {column.name: at for at, column in enumerate(one.suite.suite.columns)}
-    means = {AVERAGE: scores.over_tasks}
-    means |= {name: scores.by_type[kind] for name, kind in TYPES.items() if kind in scores.by_type}
-    cells = [
+    means = {name: scores.by_type[kind] for name, kind in TYPES.items() if kind in scores.by_type}
+    means[AVERAGE] = scores.over_tasks
+    setting = scores.convention or entry.treatment
+    return [
         Cell(text=entry.origin, value=entry.origin, kind=entry.origin),
         Cell(text=entry_name(entry), value=entry.slug),
-        Cell(text=scores.convention or entry.treatment, value=scores.convention or entry.treatment or None),
-    ]
-    for name in metrics:
-        if name in tasks:
-            cells.append(task_cell(scores, one.row, tasks[name], entries))
-        else:
-            cells.append(mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY)
-    return cells
+        Cell(text=setting, value=setting or None),
+        *(
+            task_cell(scores, one.row, tasks[name], entries) if name in tasks
+            else mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY
+            for name in metrics
+        ),
+    ]  # fmt: skip
 
 
 def view(site: Site, state: ModelState, model: str) -> Page:
@@ -249,45 +236,51 @@ def view(site: Site, state: ModelState, model: str) -> Page:
     path, entry = address(f"/models/{found.slug}"), _shown(found, state.entry)
     own = results_of(queries, [e for e in found.entries if not e.member or e is entry])
     own.sort(key=lambda one: one.entry is not entry)
-    in_full = own[0] if own else None
-    found_in = [one for results in own for one in results.standings]
-    records, facts = _records(queries, in_full), facts_of(queries, found)
+    standings = [one for results in own for one in results.standings]
+    records, facts = _records(queries, own), _facts(queries, found)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
     newest = max(records.values(), key=_written, default={})
     results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
     parents = parents_of(queries, found, facts["adapted_from"])
-    names = [
-        *parents,
-        *((parent.name for parent in entry.lineage.parents) if entry and entry.lineage else ()),
-    ]
+    made = entry.lineage.parents if entry and entry.lineage else ()
+    pages = {name: _path(queries, name) for name in (*parents, *(parent.name for parent in made))}
     tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
     context: dict[str, Any] = {
-        "model": found, "entry": entry, "facts": facts, "parents": parents,
+        "model": found, "entry": entry, "facts": facts, "parents": parents, "words": words,
         "provenance": newest.get("provenance") or {},
-        "pages": {**tasks, **{name: href for name in names if (href := path_of(queries, name))}},
-        "total": total, "paging": where, "form": controls, "path": path, "badges": _badges(entry, found_in),
+        "pages": tasks | {name: href for name, href in pages.items() if href},
+        "total": total, "paging": where, "form": controls, "path": path,
+        "badges": _badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
         "training": [c for one in records.values() if one.get("training") for c in training_charts(one)],
-        "sweeps": list(sweep_charts(sweeps)), "words": words,
     }  # fmt: skip
     tables = [
-        *suites_tables(queries, found_in, path),
-        *printed_tables(site, found, found_in),
-        results,
-        entries_table(found, entry, path) if entry else None,
-        training_table(records, in_full.intervals) if in_full else None,
+        *suites_tables(queries, standings, path),
+        *_paper_tables(site, found, standings),
+        *results,
+        _entries_table(found, entry, path),
+        training_table(records, own[0].intervals) if own else None,
         sweep_table(sweeps),
         judged_table(queries, found.entries),
-        children_table(queries, found),
+        _children_table(queries, found),
     ]
     return Page(
         title=found.name,
         template="model.html",
         lead=_lead(facts, parents),
         crumbs=[Crumb(label="Models", href="/search")],
-        tables=[table for table in tables if table is not None],
+        tables=[table for table in tables if (table and table.rows) or table in results],
         charts=[*context["training"], *context["sweeps"]],
-        data=_data(found, entry, context),
+        data={
+            "model": found.name,
+            "names": found.names,
+            "entry": entry.slug if entry else None,
+            "seeds": list(entry.seeds) or None if entry else None,
+            "lineage": entry.lineage.model_dump(mode="json") if entry and entry.lineage else None,
+            "facts": facts,
+            "made_from": parents,
+            "provenance": context["provenance"] or None,
+        },
         context=context,
     )
 
@@ -299,12 +292,13 @@ def _shown(model: Model, slug: str) -> Entry | None:
     return known[slug] if slug else next(iter(model.entries), None)
 
 
-def _records(queries: Queries, own: EntryResults | None) -> dict[int, Mapping[str, Any]]:
-    """Records of a measured entry by result: all where a recipe trained for tasks, else the newest."""
-    if own is None or own.entry.origin != "measured" or not own.rows:
+def _records(queries: Queries, own: Sequence[EntryResults]) -> dict[int, Mapping[str, Any]]:
+    """Records of the first entry by result: all where a recipe trained for tasks, else the newest."""
+    if not own or own[0].entry.origin != "measured" or not own[0].rows:
         return {}
-    rows = list(own.rows.values())
-    rows = rows if own.entry.output == "label" else [max(rows, key=lambda row: row.written or "")]
+    rows = list(own[0].rows.values())
+    if own[0].entry.output != "label":
+        rows = [max(rows, key=lambda row: row.written or "")]
     return {row.id: queries.result_document(row.id) for row in rows}
 
 
@@ -314,7 +308,7 @@ def _written(record: Mapping[str, Any]) -> str:
 
 def _results(
     queries: Queries, entries: Sequence[EntryResults], state: ModelState, path: str
-) -> tuple[Table | None, Paging, Form, int]:
+) -> tuple[list[Table], Paging, Form, int]:
     """The results of some entries by task, with the filters above them and how many there are.
 
     Raises:
@@ -324,21 +318,16 @@ def _results(
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}
     types = sorted({row.type or UNKNOWN for row in rows.values()})
     suites = {one.suite.slug: one.suite.suite.title for results in shown for one in results.standings}
-    wanted = (
-        ("suite", state.suite, suites),
-        ("task type", state.type, types),
-        ("column", state.sort.lstrip("-"), SORTS),
-    )
-    for what, name, known in wanted:
+    for what, name, known in (("suite", state.suite, suites), ("task type", state.type, types)):
         if name and rows and name not in known:
             raise missing(what, name, known, then="The page offers those there are.")
     inside = {task.name for task in queries.suites[state.suite].suite.tasks} if state.suite and rows else rows
-    kept = {
-        task: row for task, row in rows.items()
+    some = [
+        row for task, row in rows.items()
         if task in inside and state.type in ("", row.type or UNKNOWN)
         and state.q.casefold() in task.casefold()
-    }  # fmt: skip
-    where, any_one = paging(len(kept), state, path), ("", "any")
+    ]  # fmt: skip
+    where, any_one = paging(len(some), state, path), ("", "any")
     controls = form(state, path, [
         Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
         Control(kind="select", name="suite", label="Suite", value=state.suite,
@@ -346,9 +335,18 @@ def _results(
         Control(kind="select", name="type", label="Task type", value=state.type,
                 options=[any_one, *((name, name) for name in types)]),
     ])  # fmt: skip
-    tasks = sorted_tasks(kept, state.sort)[where.first - 1 : where.last] if kept else []
-    table = results_table({task: rows[task] for task in tasks}, shown, state, path) if rows else None
-    return table, where, controls, len(rows)
+    if not rows:
+        return [], where, controls, 0
+    fields = result_fields(shown)
+    ordered = in_order(some, fields, state.sort)[max(0, where.first - 1) : where.last]
+    table = Table(
+        name="results",
+        caption="Results by task: main scores × 100",
+        columns=[field.head(state, path, page=1) for field in fields],
+        rows=[row_of(row, fields, row.task) for row in ordered],
+        notes=["A score is the mean over all splits and subsets of its result."],
+    )
+    return [table], where, controls, len(rows)
 
 
 def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
@@ -366,29 +364,14 @@ def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
 
 def _badges(entry: Entry | None, found: Sequence[Standing]) -> list[tuple[str, str]]:
     """The badges of an entry: of every suite that it has all of, or of the first."""
-    own = [
-        one for one in found if one.entry is entry and one.entry.origin != "reported" and not one.entry.member
-    ]
-    shown = [one for one in own if one.complete] or own[:1]
-    titles = {one.suite.slug: one.suite.suite.title for one in shown}
-    return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()] if entry else []
+    if entry is None or entry.origin == "reported" or entry.member:
+        return []
+    own = [one for one in found if one.entry is entry]
+    titles = {one.suite.slug: one.suite.suite.title for one in [o for o in own if o.complete] or own[:1]}
+    return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()]
 
 
-def _data(model: Model, entry: Entry | None, context: Mapping[str, Any]) -> dict[str, Any]:
-    made = entry.lineage if entry else None
-    return {
-        "model": model.name,
-        "names": model.names,
-        "entry": entry.slug if entry else None,
-        "seeds": list(entry.seeds) or None if entry else None,
-        "lineage": made.model_dump(mode="json") if made else None,
-        "facts": context["facts"],
-        "made_from": context["parents"],
-        "provenance": context["provenance"] or None,
-    }
-
-
-def all_paths(site: Site) -> Iterable[str]:
+def _paths(site: Site) -> Iterable[str]:
     """The page of every model and of every backbone of the papers, under each path that leads there."""
     return [f"/models/{slug}" for slug in dict.fromkeys([*site.queries.models, *backbones()])]
 
@@ -399,6 +382,6 @@ PAGES = (
         state=ModelState,
         view=view,
         summary="A model under all of its names: facts, ranks and means on every board, results by task.",
-        all_paths=all_paths,
+        all_paths=_paths,
     ),
 )

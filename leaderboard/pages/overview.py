@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from harness.scores import score_text
 from leaderboard.data.queries import SIZES, Entry, Queries
@@ -13,21 +12,22 @@ from leaderboard.data.suites import views
 from leaderboard.pages._suite_table import (
     SuiteState,
     SuiteTable,
+    mean_cell,
+    mean_of,
     model_cell,
     parameters_of,
     size_chart,
     tasks_text,
 )
 from leaderboard.pages._task_scores import task_path
+from leaderboard.pages._training import values_table
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
+from leaderboard.web.site import Site
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 BOARDS: Mapping[str, str] = {
     "glue": "Backbones fine-tuned on English sentences",
@@ -55,14 +55,6 @@ class Board:
     chart: Chart | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """The parts of the first page beside its tables: numbers (label, value, URL), and the boards."""
-
-    tiles: Sequence[tuple[str, str, str]]
-    boards: Sequence[Board]
-
-
 def view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
@@ -77,21 +69,15 @@ def view(site: Site, state: State) -> Page:
         "results, and printed in papers, each marked with how it was made.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
-        context=Overview(tiles=_tiles(site), boards=boards),
+        context={"tiles": _tiles(site), "boards": boards},
     )
 
 
 def _table(queries: Queries, slug: str) -> SuiteTable:
     """The table of a suite as its page shows it first."""
-    listed = queries.suites[slug]
+    listed, state = queries.suites[slug], SuiteState.model_validate({})
     scores = queries.suite_scores(listed, views(listed.suite)[0])
-    return SuiteTable(
-        scores=scores,
-        state=SuiteState.model_validate({}),
-        path=f"/suites/{slug}",
-        cards={},
-        entries=queries.entries,
-    )
+    return SuiteTable(scores=scores, state=state, path=f"/suites/{slug}", cards={}, entries=queries.entries)
 
 
 def _board(slug: str, table: SuiteTable) -> Board:
@@ -102,7 +88,7 @@ def _board(slug: str, table: SuiteTable) -> Board:
     return Board(
         slug=slug,
         title=scores.site_suite.suite.title,
-        href="/glue" if slug == "glue" else f"/suites/{slug}",
+        href="/glue" if slug == "glue" else table.path,
         text=f"{BOARDS[slug]}: {tasks}" if slug in BOARDS else tasks.capitalize(),
         more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
         rows=[_place(table, row) for row in rows[:BEST]],
@@ -112,13 +98,14 @@ def _board(slug: str, table: SuiteTable) -> Board:
 
 def _place(table: SuiteTable, row: int) -> list[Cell]:
     """Rank, model, size and score of a row."""
-    entry, rank = table.scores.entries[row], int(table.ranks.place[row])
-    size, score = parameters_of(entry), float(table.scores.over_tasks.values[row])
+    scores, entry, rank = table.scores, table.scores.entries[row], int(table.ranks.place[row])
+    model, size = model_cell(entry), parameters_of(entry)
+    score = mean_of(mean_cell(scores.over_tasks, row, None), scores, row)
     return [
         Cell(text=str(rank or "–"), value=rank or None),
-        Cell(text=entry.model, value=entry.model, href=model_cell(entry).href),
+        replace(model, text=entry.model),
         Cell(text=parameters_text(size) if size else "", value=size),
-        Cell(text=score_text(score), value=score),
+        replace(score, text=score_text(float(scores.over_tasks.values[row]))),
     ]
 
 
@@ -132,34 +119,23 @@ def _small(chart: Chart) -> Chart:
 
 def _best(boards: Sequence[Board]) -> Table:
     """The best models of every board in one table."""
-    keys = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
-    return Table(
-        name="boards",
-        caption="The best models of each board",
-        columns=[Column(key=key, label=label) for key, label in keys.items()],
-        rows=[
-            Row(cells=[Cell(text=board.title, value=board.title, href=board.href), *cells])
-            for board in boards
-            for cells in board.rows
-        ],
-    )
+    labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
+    heads = {board.slug: Cell(text=board.title, value=board.title, href=board.href) for board in boards}
+    rows = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
+    return values_table("boards", "The best models of each board", labels, rows, "rank size score")
 
 
 def _sizes(tables: Mapping[str, SuiteTable]) -> Table:
     """The best ranked model of each size class on each board."""
     own = {slug: table for slug, table in tables.items() if table.ranks.place.any()}
-    columns = [Column(key="class", label="Parameters")]
-    columns += [
-        Column(key=slug, label=table.scores.site_suite.suite.title, href=table.path)
-        for slug, table in own.items()
+    titles = {slug: table.scores.site_suite.suite.title for slug, table in own.items()}
+    rows = [
+        (Cell(text=SIZE_NAMES[size], value=size), *(_first(table, size) for table in own.values()))
+        for size in SIZES
     ]
-    rows = []
-    for size in SIZES if own else ():
-        cells = [_first(table, size) for table in own.values()]
-        if any(cell.text for cell in cells):
-            rows.append(Row(cells=[Cell(text=SIZE_NAMES[size], value=size), *cells]))
     caption = "The best model of each size class: mean over tasks"
-    return Table(name="sizes", caption=caption, columns=columns, rows=rows)
+    some = [row for row in rows if any(cell.text for cell in row[1:])]
+    return values_table("sizes", caption, {"class": "Parameters", **titles}, some)
 
 
 def _first(table: SuiteTable, size: str) -> Cell:
@@ -175,34 +151,28 @@ def _first(table: SuiteTable, size: str) -> Cell:
 
 def _newest(queries: Queries) -> Table:
     """The records that were written last."""
-    keys = {"written": "Written", "model": "Model", "task": "Task", "score": "Score"}
-    return Table(
-        name="newest",
-        caption="The newest measured records",
-        columns=[Column(key=key, label=label, numeric=key == "score") for key, label in keys.items()],
-        rows=[Row(cells=_record(row, entry)) for row, entry in queries.newest(NEWEST)],
-    )
+    labels = {"written": "Written", "model": "Model", "task": "Task", "score": "Score"}
+    rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
+    return values_table("newest", "The newest measured records", labels, rows, "score")
 
 
 def _record(row: object, entry: Entry) -> list[Cell]:
     written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
     time = f"{written[:16].replace('T', ' ')} UTC"
-    score = EMPTY if value is None else Cell(text=score_text(value), value=value)
     return [
         Cell(text=time, value=written, href=f"/results/{number}"),
         Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
         Cell(text=task, value=task, href=task_path(task)),
-        score,
+        EMPTY if value is None else Cell(text=score_text(value), value=value),
     ]
 
 
 def _tiles(site: Site) -> list[tuple[str, str, str]]:
-    """How much there is."""
+    """How much there is: label, number, URL."""
     queries = site.queries
-    counts = {"measured": 0, "imported": 0}
+    counts = {"measured": 0, "imported": 0, "reported": 0}
     for entry in queries.entries.values():
-        if entry.origin in counts and not entry.member:
-            counts[entry.origin] += entry.tasks
+        counts[entry.origin] += 0 if entry.member else entry.tasks
     printed = sum(paper.numbers for paper in site.papers.values())
     return [
         ("models", f"{len(queries.models):,}", "/search"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import Field
 
 from harness import catalog
-from harness.data.training import TrainingData
 from harness.recipe import RecipeEntry
 from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
@@ -33,15 +32,8 @@ SETTINGS = {"task": "What all runs have in common", "model": "Every setting, as 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """A recipe's protocol as plain values, where its object shows one; else all of it is empty.
-
-    Attributes:
-        runs: Of all tasks.
-        settings: Name and value.
-        grids: By task, the values of each setting that is tried.
-        assumed: What no source says, in sentences.
-    """
+class _ProtocolValues:
+    """A recipe's protocol as plain values: runs of all tasks, settings, grids by task, assumptions."""
 
     runs: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -49,15 +41,18 @@ class Protocol:
     assumed: tuple[str, ...] = ()
 
 
-def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> Protocol:
+def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
     """The protocol behind a recipe in a variant; of one that makes models, its settings."""
-    if entry.kind == "model":
-        return _model_protocol(entry.settings.get(variant), recipe)
-    found = getattr(recipe, "protocol", None)
+    found = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
     if not is_dataclass(found):
-        return Protocol()
+        return _ProtocolValues()
+    if entry.kind == "model":
+        assumed = getattr(recipe, "assumed", ())
+        own = assumed(found) if callable(assumed) else assumed
+        settings = {one.name: words(getattr(found, one.name)) for one in fields(found)}
+        return _ProtocolValues(settings=settings, assumed=(*own, *getattr(recipe, "assumed_data", ())))
     grids: Mapping[str, Any] = getattr(found, "grids", {})
-    return Protocol(
+    return _ProtocolValues(
         runs=getattr(found, "runs", None),
         settings=dict(_flat(found)),
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
@@ -65,37 +60,22 @@ def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> Protocol
     )
 
 
-def _model_protocol(settings: Any, recipe: AnyRecipe) -> Protocol:
-    """The settings of a recipe that makes models, and what it takes to be so."""
-    if not is_dataclass(settings):
-        return Protocol()
-    assumed = getattr(recipe, "assumed", ())
-    own = assumed(settings) if callable(assumed) else assumed
-    return Protocol(
-        settings={one.name: words(getattr(settings, one.name)) for one in fields(settings)},
-        assumed=(*own, *getattr(recipe, "assumed_data", ())),
-    )
-
-
-def _flat(part: Any, above: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+def _flat(part: Any, above: str = "") -> Iterator[tuple[str, str]]:
     for one in fields(part):
         value, name = getattr(part, one.name), f"{above}{one.name.replace('_', ' ')}"
-        if not above and one.name in APART:
-            continue
-        if is_dataclass(value):
-            found += _flat(value, "" if name == "training" else f"{name}: ")
-        else:
-            found.append((name, words(value)))
-    return found
+        if above or one.name not in APART:
+            if is_dataclass(value):
+                yield from _flat(value, "" if name == "training" else f"{name}: ")
+            else:
+                yield name, words(value)
 
 
-def convention_of(recipe: AnyRecipe) -> str:
+def _convention(recipe: AnyRecipe) -> str:
     """The name of the recipe's convention for a task's number; empty for a recipe that makes models."""
     return str(getattr(recipe, "convention", ""))
 
 
-def models_of(queries: Queries, name: str) -> list[Entry]:
+def _models(queries: Queries, name: str) -> list[Entry]:
     """The measured entries that a recipe made, in any of its variants; several seeds are one."""
 
     def recipes(entry: Entry) -> tuple[str, ...]:
@@ -105,43 +85,37 @@ def models_of(queries: Queries, name: str) -> list[Entry]:
     return [entry for entry in own if name in recipes(entry)]
 
 
-def models_table(queries: Queries, recipe: AnyRecipe) -> Table:
+def _models_table(queries: Queries, recipe: AnyRecipe) -> Table:
     """The models of a recipe in any variant, with the means of the suites that it trains for.
 
     Of a recipe that makes models these are the boards on which one of them has a score.
     """
-    entries = models_of(queries, recipe.name.partition(":")[0])
+    entries = _models(queries, recipe.name.partition(":")[0])
     ids = {entry.id for entry in entries}
-    suites = _suites_of(queries, recipe, ids)
-    both = [
-        (one, one.untouched(at for at, entry in enumerate(one.entries) if entry.id in ids)) for one in suites
+    suites = [
+        (one, one.untouched(at for at, entry in enumerate(one.entries) if entry.id in ids))
+        for one in _suites_of(queries, recipe, ids)
     ]
-    rows = sorted((_model_row(entry, both) for entry in entries), key=_by_mean)
+    rows = sorted((_model_row(entry, suites) for entry in entries), key=_by_mean)
     part = ["A mean over some of the tasks is not ranked."] if any(row.kind for row in rows) else []
+    left_out = [f"{s.site_suite.suite.title}: {untouched_note(other)}" for s, other in suites if other]
+    columns = [
+        Column(key="model", label="Model", sticky=True),
+        Column(key="recipe", label="Recipe"),
+        Column(key="parameters", label="Size", numeric=True),
+        *(column for scores, untouched in suites for column in _mean_columns(scores, untouched)),
+        Column(key="treatment", label="Seeds and start"),
+    ]
     return Table(
-        name="used",
-        caption="Measured with it",
-        columns=[
-            Column(key="model", label="Model", sticky=True),
-            Column(key="recipe", label="Recipe"),
-            Column(key="parameters", label="Size", numeric=True),
-            *(column for scores, untouched in both for column in _mean_columns(scores, untouched)),
-            Column(key="treatment", label="Seeds and start"),
-        ],
-        rows=rows,
-        notes=[
-            *part,
-            *(f"{s.site_suite.suite.title}: {untouched_note(other)}" for s, other in both if other),
-        ],
+        name="used", caption="Measured with it", columns=columns, rows=rows, notes=[*part, *left_out]
     )
 
 
 def _suites_of(queries: Queries, recipe: AnyRecipe, ids: set[int]) -> list[SuiteScores]:
-    convention = convention_of(recipe)
+    convention, suites = _convention(recipe), queries.suites.values()
     if convention:
-        suites = [one for one in queries.suites.values() if convention in one.suite.conventions]
-        return [queries.suite_scores(one, convention) for one in suites]
-    boards = [one for one in queries.suites.values() if one.main and not one.suite.conventions]
+        return [queries.suite_scores(s, convention) for s in suites if convention in s.suite.conventions]
+    boards = [one for one in suites if one.main and not one.suite.conventions]
     found = [queries.suite_scores(one, views(one.suite)[0]) for one in boards] if ids else []
     return [one for one in found if ids & {entry.id for entry in one.entries}]
 
@@ -149,9 +123,8 @@ def _suites_of(queries: Queries, recipe: AnyRecipe, ids: set[int]) -> list[Suite
 def _mean_columns(scores: SuiteScores, untouched: UntouchedMeans | None) -> list[Column]:
     """The column of a suite's mean, and that of the mean over its untouched tasks."""
     slug, label = scores.site_suite.slug, scores.site_suite.suite.title
-    mean = Column(
-        key=f"mean-{slug}", label=label, numeric=True, href=f"/suites/{slug}", note="The mean over its tasks."
-    )
+    note, href = "The mean over its tasks.", f"/suites/{slug}"
+    mean = Column(key=f"mean-{slug}", label=label, numeric=True, href=href, note=note)
     if untouched is None:
         return [mean]
     label, note = f"{label}, {untouched.part.count} untouched", untouched_note(untouched)
@@ -162,17 +135,14 @@ def _model_row(entry: Entry, suites: Sequence[tuple[SuiteScores, UntouchedMeans 
     means = [cell for scores, untouched in suites for cell in _means(entry, scores, untouched)]
     rest = made_of(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
     href = f"/models/{entry.model_slug}"
-    return Row(
-        key=entry.slug,
-        kind="part" if means and all(map(_is_part, means)) else "",
-        cells=[
-            Cell(text=entry.model, value=entry.model, href=href, kind=kinds_of(entry)),
-            Cell(text=entry.recipe or "", value=entry.recipe),
-            Cell(text=parameters_text(entry.parameters), value=entry.parameters),
-            *means,
-            Cell(text=rest or "–", value=rest or None),
-        ],
-    )
+    cells = [
+        Cell(text=entry.model, value=entry.model, href=href, kind=kinds_of(entry)),
+        Cell(text=entry.recipe or "", value=entry.recipe),
+        Cell(text=parameters_text(entry.parameters), value=entry.parameters),
+        *means,
+        Cell(text=rest or "–", value=rest or None),
+    ]
+    return Row(key=entry.slug, kind="part" if means and all(map(_is_part, means)) else "", cells=cells)
 
 
 def _by_mean(row: Row) -> tuple[bool, float]:
@@ -191,30 +161,24 @@ def _means(entry: Entry, scores: SuiteScores, untouched: UntouchedMeans | None) 
     row = next((at for at, one in enumerate(scores.entries) if one.id == entry.id), None)
     if row is None:
         return [Cell(text="–", kind="none")] * (2 if untouched else 1)
-    own = _mean(scores, scores, row, scores.averages.get(row))
-    return [mean_of(own, scores, row), *([_mean(untouched, scores, row, None)] if untouched else [])]
+    own = _mean(scores, row, entry, scores.averages.get(row))
+    return [mean_of(own, scores, row), *([_mean(untouched, row, entry, None)] if untouched else [])]
 
 
-def _mean(
-    of: SuiteMeans | SuiteScores, scores: SuiteScores, row: int, average: Mapping[str, Any] | None
-) -> Cell:
-    means = of.over_tasks
-    cell = mean_cell(means, row, average, scores.entries[row].seeds)
-    return (
-        replace(cell, text=f"{cell.text} ({means.count[row]}/{means.expected})")
-        if cell.kind == "part"
-        else cell
-    )
+def _mean(of: SuiteMeans | SuiteScores, row: int, entry: Entry, average: Mapping[str, Any] | None) -> Cell:
+    cell = mean_cell(of.over_tasks, row, average, entry.seeds)
+    part = f" ({of.over_tasks.count[row]}/{of.over_tasks.expected})" if cell.kind == "part" else ""
+    return replace(cell, text=cell.text + part)
 
 
-def recipes_table(queries: Queries) -> Table:
+def _recipes_table(queries: Queries) -> Table:
     """Every recipe of the catalog, of both kinds."""
     labels = {
         "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
         "measured": "Measured entries", "kind": "Makes",
     }  # fmt: skip
     recipes = catalog.recipes()
-    rows = [_recipe_cells(entry, len(models_of(queries, entry.name))) for entry in recipes.values()]
+    rows = [_recipe_cells(entry, len(_models(queries, entry.name))) for entry in recipes.values()]
     return values_table("recipes", f"{len(recipes)} recipes", labels, rows, "measured")
 
 
@@ -231,7 +195,7 @@ def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
     )
 
 
-def _printed(paper: Paper) -> list[tuple[str, str]]:
+def _paper_tables(paper: Paper) -> list[tuple[str, str]]:
     """The paper's tables of GLUE scores."""
     return [
         (f"{title(one.id)}: {one.caption}", f"/papers/{paper.slug}#table-{key_of(one.id)}")
@@ -240,31 +204,25 @@ def _printed(paper: Paper) -> list[tuple[str, str]]:
     ]
 
 
-def data_table(recipe: AnyRecipe) -> Table:
+def _data_table(recipe: AnyRecipe) -> Table:
     """The data sets of a recipe that makes models, each with its use."""
     labels = {
         "name": "Data set", "use": "Used for", "config": "Configuration", "split": "Split",
         "columns": "Columns", "rows": "Rows", "revision": "Revision",
     }  # fmt: skip
-    uses = {"data": "training", "selection": "choosing a checkpoint"}
-    rows = [_data_cells(one, use) for name, use in uses.items() for one in getattr(recipe, name, ())]
+    rows = []
+    for name, use in (("data", "training"), ("selection", "choosing a checkpoint")):
+        for one in getattr(recipe, name, ()):
+            columns = ", ".join([*one.columns, *([one.score] if one.score else [])])
+            texts = (one.path, use, one.config, one.split, columns)
+            count = Cell(text="not known" if one.rows is None else f"{one.rows:,}", value=one.rows)
+            revision = one.revision or one.content
+            own = Cell(text=revision[:12], value=revision or None, note=revision)
+            rows.append((*(Cell(text=t or "–", value=t or None) for t in texts), count, own))
     return values_table("data", "Data sets", labels, rows, "rows")
 
 
-def _data_cells(one: TrainingData, use: str) -> tuple[Any, ...]:
-    columns, revision = (
-        ", ".join([*one.columns, *([one.score] if one.score else [])]),
-        one.revision or one.content,
-    )
-    texts = (one.path, use, one.config, one.split, columns)
-    return (
-        *(Cell(text=text or "–", value=text or None) for text in texts),
-        Cell(text="not known" if one.rows is None else f"{one.rows:,}", value=one.rows),
-        Cell(text=revision[:12], value=revision or None, note=revision),
-    )
-
-
-def grids_table(protocol: Protocol) -> Table:
+def _grids_table(protocol: _ProtocolValues) -> Table:
     """What is tried for each task."""
     names = next(iter(protocol.grids.values()), {})
     labels = {"task": "Task", **{name: name.replace("_", " ").capitalize() for name in names}}
@@ -274,12 +232,6 @@ def grids_table(protocol: Protocol) -> Table:
     ]
     caption = "What is tried for each task, all values against all"
     return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows, "runs")
-
-
-def settings_table(protocol: Protocol, caption: str) -> Table:
-    """Every setting; – is nothing, or what the checkpoint's config says."""
-    labels = {"setting": "Setting", "value": "Value"}
-    return values_table("settings", caption, labels, protocol.settings.items())
 
 
 class RecipeState(State):
@@ -299,19 +251,21 @@ def view(site: Site, state: RecipeState, recipe: str) -> Page:
     own = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
     protocol = protocol_of(entry, variant, own)
     paper = next((paper for paper in site.papers.values() if is_of_paper(own, paper)), None)
-    tables = [data_table(own), grids_table(protocol), settings_table(protocol, SETTINGS[entry.kind])]
+    labels = {"setting": "Setting", "value": "Value"}
+    settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings.items())
+    tables = [_data_table(own), _grids_table(protocol), settings]
     return Page(
         title=own.name,
         template="recipe.html",
         lead=entry.variants[variant] if variant else entry.summary,
         crumbs=[Crumb(label="Recipes", href="/recipes")],
-        tables=[models_table(site.queries, own), *(table for table in tables if table.rows)],
+        tables=[_models_table(site.queries, own), *(table for table in tables if table.rows)],
         data={
             "recipe": own.name,
             "kind": entry.kind,
             "summary": entry.summary,
             "source": own.source,
-            "convention": convention_of(own) or None,
+            "convention": _convention(own) or None,
             "variants": dict(entry.variants),
             "runs": protocol.runs,
             "assumed": list(protocol.assumed),
@@ -319,8 +273,8 @@ def view(site: Site, state: RecipeState, recipe: str) -> Page:
         },
         context={
             "entry": entry, "variant": variant, "recipe": own, "protocol": protocol, "paper": paper,
-            "suites": [s for s in site.queries.suites.values() if convention_of(own) in s.suite.conventions],
-            "printed": _printed(paper) if paper and entry.kind == "task" else [],
+            "suites": [s for s in site.queries.suites.values() if _convention(own) in s.suite.conventions],
+            "printed": _paper_tables(paper) if paper and entry.kind == "task" else [],
         },
     )  # fmt: skip
 
@@ -328,7 +282,7 @@ def view(site: Site, state: RecipeState, recipe: str) -> Page:
 def recipes_view(site: Site, state: State) -> Page:
     """Every recipe: what it does, where it is from, and how much was measured with it."""
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
-    return Page(title="Recipes", template="recipes.html", lead=lead, tables=[recipes_table(site.queries)])
+    return Page(title="Recipes", template="recipes.html", lead=lead, tables=[_recipes_table(site.queries)])
 
 
 PAGES = (

@@ -15,7 +15,7 @@ from leaderboard.data.suites import SiteSuite
 from leaderboard.pages._model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import notes_on, training_charts, values_table
-from leaderboard.web.filters import Control, form
+from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
@@ -38,31 +38,21 @@ class ResultState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of scores.")
 
 
-def result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
-    """Every table of a result; those of nothing have no rows.
-
-    Args:
-        record: What was measured; empty for an import.
-        metrics: The numbers of this page.
-    """
+def _tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
+    """Every table of a result, of an import without a record; those of nothing have no rows."""
     identity, provenance, training = (
         dict(record.get(n) or {}) for n in ("identity", "provenance", "training")
     )
     prompts = {"applied": identity.get("prompts"), "asked": provenance.pop("prompts_asked", None)}
     cells, evaluations = training.pop("cells", None) or (), training.pop("evaluations", None) or ()
     caption = "Raw metrics, each in its own unit" if record else "Main scores by split and subset, × 100"
-    scores = ((*names, _metric_cell(value, imported=not record)) for *names, value in metrics)
+    scores = [(*names, _metric_cell(value, imported=not record)) for *names, value in metrics]
     yield values_table("scores", caption, _labels("split subset metric value"), scores, "value")
-    yield values_table(
-        "seeds",
-        "The seeds that it is the mean over: scores × 100",
-        {"name": "Seed", "score": "Score", "key": "Record"},
-        map(_seed_cells, record.get("seeds") or ()),
-        "score",
-    )
-    yield keyed(
-        "prompts", "Prompts, by side of the task", {n: p for n, p in prompts.items() if p is not None}
-    )
+    labels = {"name": "Seed", "score": "Score", "key": "Record"}
+    seeds = map(_seed_cells, record.get("seeds") or ())
+    yield values_table("seeds", "The seeds that it is the mean over: scores × 100", labels, seeds, "score")
+    stated = {name: prompt for name, prompt in prompts.items() if prompt is not None}
+    yield keyed("prompts", "Prompts, by side of the task", stated)
     yield keyed("training", "Training", training)
     yield _grid_table(cells)
     during = ((one["step"], *metric) for one in evaluations for metric in one["metrics"])
@@ -95,11 +85,9 @@ def _seed_cells(one: Document) -> tuple[Cell, Cell, Cell]:
 def _grid_table(cells: Sequence[Document]) -> Table:
     """Every run of the grid."""
     names = list(dict.fromkeys(name for cell in cells for name in cell if name != "metrics"))
-    metrics = dict.fromkeys(f"{split} {name}" for cell in cells for split, name, _ in cell.get("metrics", ()))
-    rows = []
-    for cell in cells:
-        values = {f"{split} {name}": value for split, name, value in cell.get("metrics", ())}
-        rows.append([*map(cell.get, names), *map(values.get, metrics)])
+    runs = [{f"{s} {n}": value for s, n, value in cell.get("metrics", ())} for cell in cells]
+    metrics = dict.fromkeys(name for run in runs for name in run)
+    rows = [[*map(cell.get, names), *map(run.get, metrics)] for cell, run in zip(cells, runs, strict=True)]
     labels = {name: name.replace("_", " ") for name in (*names, *metrics)}
     numbers = " ".join(name for name in names if name != "key")
     return values_table("grid", "Every run of the grid: scores as shares of 1", labels, rows, numbers)
@@ -107,25 +95,22 @@ def _grid_table(cells: Sequence[Document]) -> Table:
 
 def keyed(name: str, caption: str, values: Mapping[str, Any]) -> Table:
     """Nested values as a table of keys, joined with dots, and values."""
-    rows = ((key, _keyed_cell(value)) for key, value in flattened(values))
+    rows = [(key, _keyed_cell(value)) for key, value in _flat(values)]
     return values_table(name, caption, {"name": "Key", "value": "Value"}, rows)
 
 
-def flattened(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Pairs of a joined key and a plain value or a list of plain values.
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Pairs of a joined key and a plain value or a list of plain values; an empty name stands for all.
 
-    A name that is empty stands for all there is: the one side of a task that has no two.
-
-    >>> list(flattened({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}], "f": {}, "g": {"": 2}}))
+    >>> list(_flat({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}], "f": {}, "g": {"": 2}}))
     [('a.b', 1), ('a.c', [1, 2]), ('d.0.e', None), ('g.all', 2)]
     """
+    if isinstance(value, list) and any(isinstance(inner, Mapping | list) for inner in value):
+        value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for name, inner in value.items():
             own = str(name) or "all"
-            yield from flattened(inner, f"{key}.{own}" if key else own)
-    elif isinstance(value, list) and any(isinstance(inner, Mapping | list) for inner in value):
-        for at, inner in enumerate(value):
-            yield from flattened(inner, f"{key}.{at}")
+            yield from _flat(inner, f"{key}.{own}" if key else own)
     else:
         yield key, value
 
@@ -143,7 +128,7 @@ def _text(value: Any) -> str:
     return "–" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def metrics_of(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
+def _metrics(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
     """Every number of a result, and the names of what is not a number."""
     scores = record.get("scores", {}) if record else document
     found = [
@@ -152,11 +137,11 @@ def metrics_of(document: Any, record: Document, main: str) -> tuple[list[Metric]
         for subset, values in subsets.items()
         for name, value in (values.items() if record else [(main, values)])
     ]
-    numbers = [one for one in found if one[3] is None or isinstance(one[3], int | float)]
-    return numbers, list(dict.fromkeys(one[2] for one in found if one not in numbers))
+    other = dict.fromkeys(one[2] for one in found if not isinstance(one[3], int | float | None))
+    return [one for one in found if one[2] not in other], list(other)
 
 
-def command_of(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
+def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
     """The command that measures a result again; a recipe makes its model again from the parent."""
     made = entry.lineage
     model = made.parents[0].name if made and made.parents else entry.model
@@ -174,23 +159,20 @@ def view(site: Site, state: ResultState, id: str) -> Page:
     row, path = rows[0], f"/results/{rows[0].id}"
     entry, document = site.queries.entries[row.entry], site.queries.result_document(row.id)
     record: Document = document if entry.origin == "measured" else {}
-    metrics, other = metrics_of(document, record, row.metric or "main score")
-    shown = [
-        one for one in metrics
-        if state.split in ("", one[0]) and state.q.casefold() in f"{one[1]} {one[2]}".casefold()
-    ]  # fmt: skip
+    metrics, other = _metrics(document, record, row.metric or "main score")
+    query = state.q.casefold()
+    shown = [m for m in metrics if state.split in ("", m[0]) and query in f"{m[1]} {m[2]}".casefold()]
     where = paging(len(shown), state, path)
     reasons = reasons_of(site.queries.scores(result=row.id)).get(row.id, frozenset())
     file = site.queries.source_file(row)
     texts = {
         "page": task_path(row.task), "trust": TRUST[entry.trust], "data": data_text(row.data, reasons),
         "score": score_cell(row, entry).text,
-        "command": command_of(site.queries.suites.values(), entry, row.task),
+        "command": _command(site.queries.suites.values(), entry, row.task),
         "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
-    tables = result_tables(record, shown[where.first - 1 : where.last] if shown else [])
-    training = record.get("training") or {}
     names = ("id", "task", "type", "metric", "status", "data", "key")
+    training = record.get("training") or {}
     return Page(
         title=f"{entry.model} on {row.task}",
         template="result.html",
@@ -199,36 +181,30 @@ def view(site: Site, state: ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[table for table in tables if table.rows],
+        tables=[one for one in _tables(record, shown[max(0, where.first - 1) : where.last]) if one.rows],
         charts=list(training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},
-            "model": entry.model,
-            "entry": entry.slug,
-            "origin": entry.origin,
-            "score": row.value,
-            "source": texts["source"] or None,
-            "command": texts["command"],
-            "document": document,
+            "model": entry.model, "entry": entry.slug, "origin": entry.origin, "score": row.value,
+            "source": texts["source"] or None, "command": texts["command"], "document": document,
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
-            "total": len(metrics), "other": other,
-            "form": form(state, path, _controls(state, metrics)),
+            "total": len(metrics), "other": other, "form": _form(state, path, metrics),
         },
         notes=notes_on([training]),
     )  # fmt: skip
 
 
-def _controls(state: ResultState, metrics: Sequence[Metric]) -> list[Control]:
+def _form(state: ResultState, path: str, metrics: Sequence[Metric]) -> Form:
     what, splits = "part of a subset or metric", list(dict.fromkeys(split for split, *_ in metrics))
     options = [("", "any"), *((split, split) for split in splits)]
     search = Control(kind="search", name="q", label="Scores", value=state.q, placeholder=what)
     select = Control(kind="select", name="split", label="Split", value=state.split, options=options)
-    return [search, select] if len(splits) > 1 else [search]
+    return form(state, path, [search, select] if len(splits) > 1 else [search])
 
 
-def all_paths(site: Site) -> Iterable[str]:
+def _paths(site: Site) -> Iterable[str]:
     """The page of every measured result: imported ones are too many, and hold little more."""
     measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
     return [f"/results/{row.id}" for row in site.queries.results(entry=measured)]
@@ -240,6 +216,6 @@ PAGES = (
         state=ResultState,
         view=view,
         summary="One result in full: raw metrics, identity, provenance, training, the error of a failure.",
-        all_paths=all_paths,
+        all_paths=_paths,
     ),
 )

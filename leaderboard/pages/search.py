@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
 from harness import catalog
 from leaderboard.data.backbones import backbone_of, backbones
+from leaderboard.data.queries import Queries
 from leaderboard.pages._task_scores import known_tasks, task_path
+from leaderboard.pages._training import values_table
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Column, Row, Table
+from leaderboard.web.tables import Cell
 
 KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 """The kinds of hits; of hits that match alike the earlier kind goes first."""
@@ -34,7 +37,7 @@ class SearchState(State):
 
 
 @dataclass(frozen=True)
-class Item:
+class _Item:
     """Something with a page: its kind, name, path, other names, and what it is."""
 
     kind: str
@@ -44,26 +47,17 @@ class Item:
     what: str = ""
 
     @cached_property
-    def _names(self) -> list[tuple[str, str]]:
-        return [(_letters(name), name) for name in (self.name, *self.aliases)]
+    def _names(self) -> list[tuple[str, str, str]]:
+        """Each name by its letters, and by those without its organisation."""
+        return [(_letters(n), _letters(n.rpartition("/")[2]), n) for n in (self.name, *self.aliases)]
 
     def match(self, words: Sequence[str]) -> tuple[int, int, str] | None:
-        """How well it matches: 0 for a whole name, 1 for its beginning, 2 for a part; and by which name.
-
-        A name's organisation may be left out.
-        """
-        found = []
-        for at, (letters, name) in enumerate(self._names):
+        """How well it matches: 0 for a whole name, 1 for its beginning, 2 for a part; and by which name."""
+        query, found = "".join(words), []
+        for at, (letters, own, name) in enumerate(self._names):
             if all(word in letters for word in words):
-                own, query = _letters(name.rpartition("/")[2]), "".join(words)
-                rank = (
-                    0
-                    if query in (letters, own)
-                    else 1
-                    if letters.startswith(query) or own.startswith(query)
-                    else 2
-                )
-                found.append((rank, min(at, 1), name))
+                begins = letters.startswith(query) or own.startswith(query)
+                found.append((0 if query in (letters, own) else 1 if begins else 2, min(at, 1), name))
         return min(found, default=None)
 
 
@@ -72,81 +66,69 @@ def _letters(text: str) -> str:
     return "".join(sign for sign in text.casefold() if sign.isalnum())
 
 
-def items(site: Site) -> Iterator[Item]:
-    """Everything that has a page of its own."""
+_items: WeakKeyDictionary[Queries, list[_Item]] = WeakKeyDictionary()
+
+
+def _all_items(site: Site) -> list[_Item]:
+    """Everything that has a page of its own, of one snapshot."""
+    if site.queries not in _items:
+        _items[site.queries] = list(_make_items(site))
+    return _items[site.queries]
+
+
+def _make_items(site: Site) -> Iterator[_Item]:
     queries = site.queries
     for backbone in backbones().values():
         aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
         what = f"{parameters_text(backbone.parameters)} parameters" if backbone.parameters else ""
-        yield Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
+        yield _Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
     for slug, entries in queries.models.items():
         if backbone_of(entries[0].model) is None:
-            origins = ", ".join(sorted({entry.origin for entry in entries}))
             size = max((entry.parameters or 0 for entry in entries), default=0)
-            what = f"{parameters_text(size)} parameters, {origins}" if size else origins
-            yield Item("model", entries[0].model, f"/models/{slug}", what=what)
+            facts = [f"{parameters_text(size)} parameters"] if size else []
+            what = ", ".join([*facts, *sorted({entry.origin for entry in entries})])
+            yield _Item("model", entries[0].model, f"/models/{slug}", what=what)
     for slug, one in queries.suites.items():
-        count = len(one.suite.columns)
-        yield Item("suite", one.suite.title, f"/suites/{slug}", [one.typed], f"{count} tasks")
+        what = f"{len(one.suite.columns)} tasks"
+        yield _Item("suite", one.suite.title, f"/suites/{slug}", [one.typed], what)
     for task in known_tasks(queries):
         kind, _, count = queries.tasks.get(task, ("", "", 0))
-        yield Item("task", task, task_path(task), what=", ".join(t for t in (kind, f"{count} results") if t))
+        what = ", ".join(text for text in (kind, f"{count} results") if text)
+        yield _Item("task", task, task_path(task), what=what)
     for recipe in catalog.recipes().values():
-        yield Item("recipe", recipe.name, address(f"/recipes/{recipe.name}"), what=recipe.summary)
+        yield _Item("recipe", recipe.name, address(f"/recipes/{recipe.name}"), what=recipe.summary)
     for paper in site.papers.values():
-        yield Item(
-            "paper", paper.name, f"/papers/{paper.slug}", [paper.title], f"{paper.title} ({paper.year})"
-        )
+        what = f"{paper.title} ({paper.year})"
+        yield _Item("paper", paper.name, f"/papers/{paper.slug}", [paper.title], what)
 
 
-def search(site: Site, query: str, kind: str = "") -> list[tuple[Item, str]]:
+def search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     """What a query finds, each with the name that matched: whole names first, then beginnings, then parts."""
     words = [letters for word in query.split() if (letters := _letters(word))]
     if query.strip() and not words:
         return []
-    known = (one for one in items(site) if kind in ("", one.kind))
-    found = [(match, one) for one in known if (match := one.match(words)) is not None]
+    known = (one for one in _all_items(site) if kind in ("", one.kind))
+    found = [(*match, one) for one in known if (match := one.match(words)) is not None]
     if words:
-        found.sort(
-            key=lambda pair: (
-                pair[0][:1],
-                KINDS.index(pair[1].kind),
-                pair[0][1],
-                len(pair[1].name),
-                pair[1].name,
-            )
-        )
-    return [(one, match[2]) for match, one in found]
+        found.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
+    return [(one, name) for *_, name, one in found]
 
 
 def view(site: Site, state: SearchState) -> Page:
     """The hits of a query."""
     found = search(site, state.q, state.kind)
     where = paging(len(found), state, "/search")
-    shown = found[where.first - 1 : where.last] if found else []
-    table = Table(
-        name="hits",
-        caption=f"{len(found):,} hit{'' if len(found) == 1 else 's'}",
-        columns=[
-            Column(key="name", label="Name", sticky=True),
-            Column(key="kind", label="Kind"),
-            Column(key="matched", label="Found by", note="The other name that matched."),
-            Column(key="what", label="What it is"),
-        ],
-        rows=[
-            Row(cells=[
-                Cell(text=one.name, value=one.name, href=one.href),
-                Cell(text=one.kind, value=one.kind),
-                Cell(text=name if name != one.name and state.q else "", value=name if state.q else None),
-                Cell(text=one.what, value=one.what or None),
-            ])
-            for one, name in shown
-        ],
-    )  # fmt: skip
+    rows = [
+        (Cell(text=one.name, value=one.name, href=one.href), one.kind,
+         name if name != one.name and state.q else "", one.what)
+        for one, name in found[max(0, where.first - 1) : where.last]
+    ]  # fmt: skip
+    labels = {"name": "Name", "kind": "Kind", "matched": "Found by", "what": "What it is"}
+    caption = f"{len(found):,} hit{'' if len(found) == 1 else 's'}"
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
         template="search.html",
-        tables=[table],
+        tables=[values_table("hits", caption, labels, rows)],
         context={"state": state, "kinds": KINDS, "paging": where},
     )
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from leaderboard.data.descriptions import Description, describe_suite, describe_task
+from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.pages._task_scores import column_path
 from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import Paging, paging
+from leaderboard.web.parameters import paging
+from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Column, Row, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
 
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
@@ -39,43 +37,16 @@ CHIPS = {
 }  # fmt: skip
 """The filters of a suite's page that are in force, as texts."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class SuitePage:
-    """The parts of a suite's page beside its tables and its chart.
-
-    Attributes:
-        data: The switch between all scores and those on pinned data: label, URL, current.
-        ranking: The switch between ways to rank, likewise.
-        unfold: The URL that shows every task, or folds all; empty where nothing folds.
-        unfolded: Whether every task is shown.
-        form: The filters.
-        paging: The rows that are shown.
-        path: The page's own path.
-        about: The description of the suite.
-        typed: Its name on the command line.
-        tasks: Its tasks.
-    """
-
-    data: Sequence[tuple[str, str, bool]]
-    ranking: Sequence[tuple[str, str, bool]]
-    unfold: str
-    unfolded: bool
-    form: Form
-    paging: Paging
-    path: str
-    about: Description
-    typed: str
-    tasks: Table
+TASK_LABELS = ("Task", "Type", "Metric", "Languages", "Data", "Description")
 
 
 def view(site: Site, state: SuiteState, suite: str) -> Page:
     """The page of a suite."""
-    queries = site.queries
+    queries, path = site.queries, f"/suites/{suite}"
     if suite not in queries.suites:
         raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
-    listed, path = queries.suites[suite], f"/suites/{suite}"
-    known = views(listed.suite)
+    listed = queries.suites[suite]
+    title, known = listed.suite.title, views(listed.suite)
     if state.view and state.view not in known:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
     scores = queries.suite_scores(
@@ -84,8 +55,8 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
     table = SuiteTable(scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries)
     where = paging(len(table.ordered), state, path)
     rows = table.ordered[where.first - 1 : where.last] if table.ordered else []
-    title = listed.suite.title
-    every = "all" in state.tasks
+    part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
+    ranked, count = _counts(table)
     return Page(
         title=title,
         template="suite.html",
@@ -94,29 +65,43 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
         tables=[
             Table(
                 name="suite", caption=f"{title}: scores × 100", columns=table.heads(),
-                rows=list(table.body(rows)), notes=_notes(table), cards=True,
+                rows=list(table.body(rows)), notes=list(_notes(table)), cards=True,
             )
         ],
         charts=[size_chart(table)],
-        data=_data(table),
+        data={
+            "suite": listed.suite.name,
+            "typed": listed.typed,
+            "view": scores.convention or None,
+            "revisions": state.revisions,
+            "rows_seen": count,
+            "rows_complete": ranked,
+            "untouched": {"columns": part.count, "left_out": list(part.selected)} if part else None,
+            "columns": [
+                {"name": column.name, "type": column.type, "tasks": _asked(column.tasks)}
+                for column in listed.suite.columns
+            ],
+        },
         notes=listed.suite.notes,
-        context=SuitePage(
-            data=_data_switch(table),
-            ranking=_rankings(table),
-            unfold=f"{path}?{state.query(tasks=[] if every else ['all'])}" if table.folds else "",
-            unfolded=every,
-            form=_form(table),
-            paging=where,
-            path=path,
-            about=describe_suite(listed.typed, listed.suite.title),
-            typed=listed.typed,
-            tasks=_tasks(listed),
-        ),
+        context={
+            "data": _data_switch(table), "ranking": _rankings(table), "form": _form(table), "paging": where,
+            "unfold": f"{path}?{state.query(tasks=[] if every else ['all'])}" if table.folds else "",
+            "unfolded": every, "path": path, "typed": listed.typed, "tasks": _tasks(listed),
+            "about": describe_suite(listed.typed, title),
+        },
     )  # fmt: skip
 
 
+def _asked(tasks: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": one.name, "metric": one.metric, "splits": one.splits,
+         "data": one.data.revision or one.data.content}
+        for one in tasks
+    ]  # fmt: skip
+
+
 def _data_switch(table: SuiteTable) -> list[tuple[str, str, bool]]:
-    """The switch between all scores and those on pinned data; none where all are."""
+    """The switch between all scores and those on pinned data (label, URL, current); none where all are."""
     state, other = table.state, (table.scores.reasons == REASONS.index("other")).any()
     labels = {"any": "All scores", "pinned": "Pinned data only"} if other else {}
     return [
@@ -132,7 +117,7 @@ def _rankings(table: SuiteTable) -> list[tuple[str, str, bool]]:
         labels["types"] = "Mean over types"
     if table.untouched is not None:
         labels["untouched"] = f"Mean over the {table.untouched.part.count} untouched"
-    state, borda = table.state, table.ranking == "borda"
+    state, borda = table.state, table.state.rank == "borda"
     means = [
         (label, state.query(mean=mean, rank="mean", sort="-mean", page=1), not borda and table.mean == mean)
         for mean, label in labels.items()
@@ -145,52 +130,46 @@ def _form(table: SuiteTable) -> Form:
     """The filters; choices that no model has are not offered."""
     state, scores, path = table.state, table.scores, table.path
     cards = [table.card(row) for row in range(len(scores.entries))]
-    licences = Counter(card.licence for card in cards if card.licence)
-    languages = Counter(code for card in cards for code in card.languages)
     conventions = [(name, f"as in {name}") for name in views(scores.site_suite.suite)]
     selects: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
         "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
-        "licence": ("Licence", _choices(licences, state.licence)),
-        "language": ("Language", _choices(languages, state.language)),
+        "licence": ("Licence", _choices([card.licence for card in cards], state.licence)),
+        "language": ("Language", _choices([c for card in cards for c in card.languages], state.language)),
         "view": ("Convention", conventions),
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
-    own = [
-        Control(kind="select", name=name, label=label, options=options,
-                value=scores.convention if name == "view" else getattr(state, name))
+    values = {**{name: getattr(state, name) for name in selects}, "view": scores.convention}
+    known = {control.name: control for control in controls(state, scores.entries)} | {
+        name: Control(kind="select", name=name, label=label, options=options, value=values[name])
         for name, (label, options) in selects.items() if len(options) > 1
-    ]  # fmt: skip
+    }  # fmt: skip
     if any(card.instructions for card in cards):
-        own.append(
-            Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
+        known["instructions"] = Control(
+            kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions
         )
-    known = {control.name: control for control in [*controls(state, scores.entries), *own]}
-    return form(
-        state,
-        path,
-        [replace(known[name], more=False) for name in FILTERS if name in known],
-        chips=_chips(state, path),
-        reset=path if state.pairs() else "",
-    )
+    shown = [replace(known[name], more=False) for name in FILTERS if name in known]
+    return form(state, path, shown, chips=_chips(state, path), reset=path if state.pairs() else "")
 
 
-def _choices(counts: Counter[str], current: str) -> list[tuple[str, str]]:
+def _choices(values: Sequence[str], current: str) -> list[tuple[str, str]]:
     """The 40 most frequent values as options; none where there is no value."""
-    names = sorted({name for name, _ in counts.most_common(40)} | {current} - {""})
+    names = sorted({*dict(Counter(values).most_common(40)), current} - {""})
     return [("", "any"), *((name, name) for name in names)] if names else []
 
 
 def _chips(state: SuiteState, path: str) -> list[tuple[str, str]]:
     """The filters in force, each with the URL without it."""
     texts = {"all": "every task", "most": "over half of the tasks"}
-    found = chips(state, path)
-    for name, label in CHIPS.items():
-        default, value = type(state).model_fields[name].get_default(), getattr(state, name)
-        if value != default:
-            url = f"{path}?{state.query(**{name: default, 'page': 1})}"
-            found.append((label.format(texts.get(value, value)), url))
-    return found
+    own = [name for name in CHIPS if name in state.not_default()]
+    usual = {name: type(state).model_fields[name].get_default() for name in own}
+    return chips(state, path) + [
+        (
+            CHIPS[name].format(texts.get(getattr(state, name), getattr(state, name))),
+            f"{path}?{state.query(**{name: usual[name], 'page': 1})}",
+        )
+        for name in own
+    ]
 
 
 def _lead(table: SuiteTable) -> str:
@@ -198,12 +177,12 @@ def _lead(table: SuiteTable) -> str:
     ranked, count = _counts(table)
     what = "model" if table.state.each == "model" else "revision"
     printed = sum(entry.origin == "reported" for entry in table.scores.entries)
-    tasks = tasks_text(len(table.scores.site_suite.suite.columns))
     more = f" {printed} rows are printed in papers." if printed else ""
     if not count:
         return f"No {what} has a score yet.{more}"
-    tasks = f"all {tasks}" if tasks[0].isdigit() else tasks
-    return f"{ranked} of {count} {what}s have scores on {tasks} and are ranked.{more}"
+    tasks = len(table.scores.site_suite.suite.columns)
+    every = tasks_text(1) if tasks == 1 else f"all {tasks} tasks"
+    return f"{ranked} of {count} {what}s have scores on {every} and are ranked.{more}"
 
 
 def _counts(table: SuiteTable) -> tuple[int, int]:
@@ -214,88 +193,43 @@ def _counts(table: SuiteTable) -> tuple[int, int]:
     return int((scores.over_tasks.complete & rows).sum()), int(rows.sum())
 
 
-def _notes(table: SuiteTable) -> list[str]:
-    scores, notes = table.scores, []
-    places = table.ranks.place[table.ranks.place > 0]
+def _notes(table: SuiteTable) -> Iterator[str]:
+    """The sentences below the table."""
+    scores, places = table.scores, table.ranks.place[table.ranks.place > 0]
+    other, bad = (int((scores.reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
     if len(set(places.tolist())) < len(places):
-        notes.append("Models that cannot be told apart from the first of their group share its rank.")
-    if other := int((scores.reasons == REASONS.index("other")).sum()):
+        yield "Models that cannot be told apart from the first of their group share its rank."
+    if other:
         count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
-        notes.append(f"{other:,} scores are not on the pinned revision of their data (‡): {count}.")
-    if bad := int((scores.reasons == REASONS.index("bad")).sum()):
-        notes.append(f"{bad} impossible values (above 1, below −1, or no number) are in no mean.")
+        yield f"{other:,} scores are not on the pinned revision of their data (‡): {count}."
+    if bad:
+        yield f"{bad} impossible values (above 1, below −1, or no number) are in no mean."
     if any(entry.origin == "reported" for entry in scores.entries):
-        notes.append(
+        yield (
             "Rows of papers have no rank: each paper has a treatment of its own. Their means are made of the "
             "printed numbers."
         )
     if table.untouched is not None:
-        what = "the untouched" if table.mean == "untouched" else table.mean
-        notes.append(f"{untouched_note(table.untouched)} Ranks are by the mean over {what}.")
+        over = "the untouched" if table.mean == "untouched" else table.mean
+        yield f"{untouched_note(table.untouched)} Ranks are by the mean over {over}."
     elif scores.selected[table.rows].any():
-        notes.append("Models of this table were selected by scores on every task: none is untouched.")
-    return notes
+        yield "Models of this table were selected by scores on every task: none is untouched."
 
 
 def _tasks(listed: SiteSuite) -> Table:
     """The tasks of a suite, each with its metric, languages, data and description."""
-    labels = ("Task", "Type", "Metric", "Languages", "Data", "Description")
     rows = []
     for column in listed.suite.columns:
         about = describe_task(column.tasks[0].name)
-        texts = [
-            column.type,
-            ", ".join(dict.fromkeys(task.metric for task in column.tasks)),
-            _languages(about.languages),
-            ", ".join(dict.fromkeys((t.data.revision or t.data.content)[:7] for t in column.tasks)),
-            about.text,
-        ]
+        metrics = dict.fromkeys(task.metric for task in column.tasks)
+        data = dict.fromkeys((task.data.revision or task.data.content)[:7] for task in column.tasks)
+        codes = about.languages
+        languages = f"{len(codes)} languages" if len(codes) > 6 else ", ".join(codes)
+        texts = (column.type, ", ".join(metrics), languages, ", ".join(data), about.text)
         head = Cell(text=column.name, value=column.name, href=column_path(listed, column))
         rows.append(Row(cells=[head, *(Cell(text=text, value=text) for text in texts)]))
-    columns = [Column(key=label.lower(), label=label) for label in labels]
+    columns = [Column(key=label.lower(), label=label) for label in TASK_LABELS]
     return Table(name="tasks", caption="Tasks of this suite", columns=columns, rows=rows)
-
-
-def _languages(codes: Sequence[str], most: int = 6) -> str:
-    """Codes of languages, or how many there are.
-
-    >>> _languages(["deu", "eng"]), _languages(["x"] * 9)
-    ('deu, eng', '9 languages')
-    """
-    return f"{len(codes)} languages" if len(codes) > most else ", ".join(codes)
-
-
-def _data(table: SuiteTable) -> dict[str, Any]:
-    scores, suite = table.scores, table.scores.site_suite.suite
-    ranked, count = _counts(table)
-    part = table.untouched.part if table.untouched else None
-    return {
-        "suite": suite.name,
-        "typed": scores.site_suite.typed,
-        "view": scores.convention or None,
-        "revisions": table.state.revisions,
-        "rows_seen": count,
-        "rows_complete": ranked,
-        "untouched": {"columns": part.count, "left_out": list(part.selected)} if part else None,
-        "columns": [
-            {
-                "name": column.name,
-                "type": column.type,
-                "tasks": [
-                    {
-                        "name": task.name, "metric": task.metric, "splits": list(task.splits),
-                        "data": task.data.revision or task.data.content,
-                    }
-                    for task in column.tasks
-                ],
-            }
-            for column in suite.columns
-        ],
-    }  # fmt: skip
-
-
-def _paths(site: Site) -> Iterable[str]:
-    return [f"/suites/{slug}" for slug in site.queries.suites]
 
 
 PAGES = (
@@ -304,7 +238,7 @@ PAGES = (
         state=SuiteState,
         view=view,
         summary="A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
-        all_paths=_paths,
+        all_paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
         formats=("json", "csv", "md", "tex"),
     ),
 )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from leaderboard.data.descriptions import describe_suite
 from leaderboard.data.suites import SiteSuite
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State, Text
+from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Column, Row, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
 
 COLUMNS = (
     Column(key="name", label="Suite", sticky=True),
@@ -32,17 +28,15 @@ class SuitesState(State):
 
 
 def view(site: Site, state: SuitesState) -> Page:
-    """Every suite by kind, the main ones first, with what is in it."""
-    known = site.queries.entries_of_suites
-    suites = [suite for suite in site.queries.suites.values() if state.q.casefold() in _names(suite)]
-    suites.sort(key=lambda suite: (_kind(suite), -known.get(suite.slug, 0)))
+    """Every suite by kind, the boards first, those with the most models before the others."""
+    known, query = site.queries.entries_of_suites, state.q.casefold()
+    suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
+    suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
     rows: list[Row] = []
-    kind = ""
-    for suite in suites:
-        if _kind(suite) != kind:
-            kind = _kind(suite)
-            rows.append(Row(kind="group", cells=[Cell(text=kind), *[Cell()] * (len(COLUMNS) - 1)]))
-        rows.append(_row(suite, known.get(suite.slug, 0)))
+    for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
+        own = [_row(suite, known.get(suite.slug, 0)) for suite in suites if suite.main == main]
+        group = Row(kind="group", cells=[Cell(text=heading), *[Cell()] * (len(COLUMNS) - 1)])
+        rows += [group, *own] if own else []
     caption = f"{len(suites)} suites, {sum(suite.slug in known for suite in suites)} of them with scores"
     return Page(
         title="Suites",
@@ -51,15 +45,6 @@ def view(site: Site, state: SuitesState) -> Page:
         tables=[Table(name="suites", caption=caption, columns=COLUMNS, rows=rows)],
         context=state,
     )
-
-
-def _names(suite: SiteSuite) -> str:
-    return f"{suite.suite.title} {suite.typed}".casefold()
-
-
-def _kind(suite: SiteSuite) -> str:
-    """The heading that a suite stands under."""
-    return "Boards" if suite.main else "Other benchmarks of mteb"
 
 
 def _row(suite: SiteSuite, entries: int) -> Row:

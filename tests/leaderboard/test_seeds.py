@@ -44,6 +44,12 @@ def twin(client: TestClient, path: str) -> dict[str, Any]:
     return found
 
 
+def rows_list(client: TestClient, path: str, table: str) -> list[dict[str, Any]]:
+    """The rows of a table of a page."""
+    (found,) = [one for one in twin(client, path)["tables"] if one["name"] == table]
+    return list(found["rows"])
+
+
 def rows_of(client: TestClient, path: str, table: str) -> dict[str, dict[str, Any]]:
     """The cells of a table's rows by the text of their model or name."""
     (found,) = [one for one in twin(client, path)["tables"] if one["name"] == table]
@@ -56,7 +62,7 @@ def model_path(client: TestClient, name: str = NAME) -> str:
     return str(rows_of(client, "/suites/nanobeir", "suite")[name]["model"]["href"])
 
 
-@pytest.mark.parametrize("each", ["model", "entry"])
+@pytest.mark.parametrize("each", ["model", "revision"])
 def test_seeds_are_one_row_with_means_and_deviations(client: TestClient, each: str) -> None:
     """Also where every revision and treatment has a row."""
     found = twin(client, f"/suites/nanobeir?each={each}")["tables"][0]["rows"]
@@ -85,10 +91,10 @@ def test_a_mean_is_over_all_seeds_or_says_of_how_many(client: TestClient) -> Non
 def test_csv_has_the_deviations_and_marks_in_columns_of_their_own(client: TestClient) -> None:
     rows = list(csv.DictReader(io.StringIO(client.get("/suites/nanobeir.csv").text)))
     by_name = {row["Model"]: row for row in rows}
-    assert float(by_name[NAME]["mean: over tasks"]) == printed(fmean(NANO.values()) + 0.01)
+    assert float(by_name[NAME]["Mean: over tasks"]) == printed(fmean(NANO.values()) + 0.01)
     deviations = dict(part.rsplit(": ", 1) for part in by_name[NAME]["deviations"].split("; "))
     assert float(deviations["over tasks"]) == 1
-    assert len(deviations) == len(NANO) + 3  # with three means
+    assert len(deviations) == len(NANO) + 2  # with two means
     assert "own data" in by_name[OWN]["marks"]
     assert by_name["minilm-ish"]["deviations"] == ""
 
@@ -273,9 +279,9 @@ def test_every_twin_of_a_suite_says_what_is_left_out(swept: TestClient) -> None:
             assert all(name in text for name in CHOSE), ending
             assert "over the 9 untouched leave out" in text, ending
     rows = {row["Model"]: row for row in csv.DictReader(io.StringIO(texts["csv"]))}
-    assert float(rows[SWEPT]["mean: over 9 untouched"]) == 40
-    assert rows[SWEPT]["marks"].count(": selected") == 1 + 2 + len(CHOSE)  # model, two means, tasks
-    assert "Rank by the mean over the 9 untouched" in texts["html"]
+    assert float(rows[SWEPT]["Mean: over 9 untouched"]) == 40
+    assert rows[SWEPT]["marks"].count(": selected") == 1 + 1 + len(CHOSE)  # model, mean, tasks
+    assert "Mean over the 9 untouched<" in texts["html"]
 
 
 def test_where_no_model_shown_was_chosen_by_tasks_there_is_one_mean(swept: TestClient) -> None:
@@ -312,37 +318,27 @@ def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
     assert own["untouched"]["text"] == "none"
 
 
-def test_overview_recipe_and_badge_have_both_means(swept: TestClient) -> None:
-    for path, table, keys in (
-        ("/index", "models", ("nanobeir", "nanobeir:untouched")),
-        ("/index?sort=-nanobeir:untouched", "models", ("nanobeir", "nanobeir:untouched")),
-        ("/recipes/simcse", "used", ("mean-nanobeir", "untouched-nanobeir")),
-    ):
-        cells = rows_of(swept, path, table)[SWEPT]
-        found = [cells[key]["value"] for key in keys]
-        assert found == [*map(printed, BY_HAND[SWEPT])], path
-        assert [cells[key].get("kind") for key in keys] == ["selected", None], path
-        assert "over the 9 untouched leave out" in swept.get(path.replace("index", "")).text, path
-    rows = twin(swept, "/index?sort=-nanobeir:untouched")["tables"][0]["rows"]
-    models = [row["cells"]["model"]["text"] for row in rows]
-    assert models.index("minilm-ish") < models.index(SWEPT)
+def test_recipe_and_badge_have_both_means(swept: TestClient) -> None:
+    cells, keys = rows_of(swept, "/recipes/simcse", "used")[SWEPT], ("mean-nanobeir", "untouched-nanobeir")
+    assert [cells[key]["value"] for key in keys] == [*map(printed, BY_HAND[SWEPT])]
+    assert [cells[key].get("kind") for key in keys] == ["selected", None]
+    assert "over the 9 untouched leave out" in swept.get("/recipes/simcse").text
     (key,) = [one.slug for one in swept.app.state.site.queries.entries.values() if one.model == SWEPT]  # type: ignore[attr-defined]
     badge = swept.get(f"/badges/nanobeir/{key}.svg").text
     assert f"55.38, 40.00 over the 9 untouched; without {', '.join(CHOSE)}</title>" in badge
 
 
+def test_the_first_page_marks_a_swept_model(swept: TestClient) -> None:
+    best = [row["cells"] for row in rows_list(swept, "/index", "boards")]
+    own = [row for row in best if row["model"]["text"] == SWEPT and row["board"]["text"] == "NanoBEIR"]
+    assert [row["score"]["kind"] for row in own] == ["selected"]
+    assert own[0]["score"]["value"] == printed(BY_HAND[SWEPT][0])
+
+
 def test_comparisons_have_both_means(swept: TestClient) -> None:
-    rows = twin(swept, "/suites/nanobeir")["tables"][0]["rows"]
-    keys = {row["cells"]["model"]["text"]: row["key"] for row in rows}
+    keys = {row["cells"]["model"]["text"]: row["key"] for row in rows_list(swept, "/suites/nanobeir", "suite")}
     path = f"/compare?m={keys[SWEPT]}&m={keys['minilm-ish']}&suite=nanobeir"
-    found = twin(swept, path)
-    assert found["data"]["untouched"] == REST
-    (pair,) = found["data"]["pairs"]
-    assert pair["over_tasks"]["difference"] == pytest.approx(BY_HAND[SWEPT][0] - BY_HAND["minilm-ish"][0])
-    assert pair["over_untouched"]["difference"] == pytest.approx(0.4 - 4.84 / 9)
-    assert (pair["over_tasks"]["told_apart"], pair["over_untouched"]["told_apart"]) == (False, True)
-    (means,) = [one for one in found["tables"] if one["name"] == "means"]
-    by_name = {row["cells"]["mean"]["text"]: row["cells"] for row in means["rows"]}
+    by_name = {row["cells"]["mean"]["text"]: row["cells"] for row in rows_list(swept, path, "means")}
     assert [by_name["Over untouched tasks"][key]["value"] for key in ("s0", "s1")] == [40, printed(4.84 / 9)]
     assert by_name["Over tasks"]["s0"]["kind"].split() == ["best", "selected"]
 
@@ -439,13 +435,6 @@ def test_a_columns_only_task_stands_for_it(parts: TestClient) -> None:
     assert parts.get(f"/suites/codesearchnet?sort={CODE}").status_code == 404
 
 
-def test_the_page_of_a_task_says_what_each_column_asks(parts: TestClient) -> None:
-    held = twin(parts, f"/tasks/{LONG}")["data"]
-    assert [one["name"] for one in held["scopes"]] == [f"mteb-{LONG}", "mldr:MLDR (test)", "mldr:MLDR (dev)"]
-    asks = {one["title"]: one["asks"] for one in twin(parts, f"/tasks/{CODE}")["data"]["suites"]}
-    assert list(asks.values()) == ["test; 6 subsets", "6 parts of it"]
-
-
 def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestClient) -> None:
     path = "/pareto?suite=nanobeir&x=dimension"
     by_all, by_rest = rows_of(swept, path, "points"), rows_of(swept, f"{path}&y=untouched", "points")
@@ -453,7 +442,6 @@ def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestC
     assert "kind" not in by_rest[SWEPT]["score"]
     for model, means in BY_HAND.items():
         assert [by_all[model]["score"]["value"], by_rest[model]["score"]["value"]] == [*map(printed, means)]
-    assert "a model was chosen by scores that it is made of" in swept.get(path).text
     assert "over the 9 untouched leave out" in swept.get(f"{path}&y=untouched").text
     assert twin(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
 
