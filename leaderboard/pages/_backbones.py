@@ -114,6 +114,10 @@ class GlueView:
         paper = self.papers.get(convention)
         return paper.name if paper else convention or "not stated"
 
+    def reason(self, own: str) -> str:
+        """Why numbers of another convention are not to be compared."""
+        return f"by {self.name(own)}'s convention" if own else "its convention is not known"
+
     def differing(self, own: str) -> frozenset[str]:
         """The tasks whose numbers the chosen convention makes in another way; all of an unknown one."""
         chosen = self.known[self.chosen].parts

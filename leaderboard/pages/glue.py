@@ -107,7 +107,7 @@ def _printed(site: Site, convention: GlueView) -> Iterator[_Line]:
 
 def _printed_line(line: GlueLine, encoder: Encoder, convention: GlueView) -> _Line:
     differing, name = convention.differing(line.convention), convention.name(line.convention)
-    why = f"by {name}'s convention" if line.convention else "its convention is not known"
+    why = convention.reason(line.convention)
     tasks = {task: plain_cell(row) for task, row in line.tasks.items()}
     average = plain_cell(line.average) if line.average else EMPTY
     numbers = [row.number for row in line.tasks.values() if row.number is not None]
