@@ -131,8 +131,11 @@ class GlueView:
 
 
 def plain_cell(row: PaperValue) -> Cell:
-    """A printed number, in a table whose rows say themselves that they are printed."""
-    return replace(printed_cell(row), kind="")
+    """A printed number without its mark, in a table that says so by row, its interval in the note."""
+    cell = printed_cell(row)
+    interval = cell.text.removeprefix(row.value).strip()
+    note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note]))
+    return replace(cell, text=row.value, kind="", note=note)
 
 
 def apart(cell: Cell, why: str) -> Cell:

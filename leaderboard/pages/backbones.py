@@ -42,7 +42,7 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
 PATH = "/backbones"
-RECIPES = {"SimCSE": ("simcse",), "DPR": ("dpr",), "dpr-mldr-id": ("mldr",)}
+RECIPES: Mapping[str, tuple[str, ...]] = {"SimCSE": ("simcse",), "DPR": ("dpr",), "dpr-mldr-id": ("mldr",)}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 

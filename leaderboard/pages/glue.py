@@ -73,13 +73,13 @@ def view(site: Site, state: GlueState) -> Page:
     every = [*_measured(site, convention), *_printed(site, convention)]
     fields = _fields(convention)
     lines = in_order([one for one in every if one.encoder.passes(state, one.origin)], fields, state.sort)
-    name = convention.name(convention.chosen)
+    name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
     return Page(
         title="GLUE",
         template="glue.html",
-        lead=f"{len(every)} rows of fine-tuned encoders on the development sets of eight tasks: "
-        f"{sum(one.origin == 'reported' for one in every)} printed in papers, "
-        f"{sum(one.origin == 'measured' for one in every)} measured by this harness.",
+        lead=f"{len(every) - measured} rows of fine-tuned encoders that papers print"
+        f"{f', and {measured} measured by this harness' if measured else ''}, on the development sets of "
+        "eight tasks.",
         crumbs=[Crumb(label="Boards", href="/suites")],
         tables=[
             Table(
@@ -122,7 +122,7 @@ def _printed_line(line: GlueLine, encoder: Encoder, convention: GlueView) -> _Li
     return _Line(
         encoder=encoder,
         origin="reported",
-        source=Cell(text=paper, value=paper, href=href, note=f"printed as {line.name}"),
+        source=Cell(text=paper, value=paper, href=href, kind="reported", note=f"printed as {line.name}"),
         setting=_short(text),
         convention=Cell(text=name, value=line.convention or None),
         tasks={task: apart(cell, why) if task in differing else cell for task, cell in tasks.items()},
