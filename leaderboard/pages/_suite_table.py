@@ -181,7 +181,7 @@ class SuiteTable:
                     note="The mean of the ranks on each task, among ranked models."),
             _text("origin", "Origin", lambda row: entries[row].origin,
                   lambda row: _origin_cell(entries[row])),
-            _Column(key="how", label="How", numeric=False, cell=lambda row: _how_cell(entries[row]),
+            _Column(key="how", label="How", numeric=False, cell=lambda row: how_cell(entries[row]),
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
 
@@ -464,7 +464,7 @@ def _origin_cell(entry: Entry) -> Cell:
     return Cell(text=f"{entry.origin}{trust}", value=entry.origin, kind=entry.origin)
 
 
-def _how_cell(entry: Entry) -> Cell:
+def how_cell(entry: Entry) -> Cell:
     """An imported model's revision, a measured one's treatment, where a row is printed."""
     revision = entry.revision or ""
     known = revision[:10] if entry.trust == "commit" else revision.replace("_", " ")

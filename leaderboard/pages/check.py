@@ -4,109 +4,173 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field as Parameter
 
-from harness.checks.outcome import VERDICTS, Check, Party
+from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
+from harness.scores import score_text
 from leaderboard.data.checks import adapter, line_of
-from leaderboard.data.queries import Queries
+from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
-    TAGS,
-    Links,
-    links_of,
-    means_table,
-    policy_table,
-    tasks_table,
+    cell_of,
+    counted,
+    delta_cell,
+    plain_table,
+    row_of,
+    score_cell,
+    suite_path,
+    verdict_cell,
     when_text,
 )
+from leaderboard.pages._sorting import Field, in_order
+from leaderboard.pages._sorting import row_of as sorted_row
+from leaderboard.pages._task_scores import known_tasks, task_path
+from leaderboard.pages._training import words
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, Text, address
-from leaderboard.web.tables import Table
+from leaderboard.web.site import Site
+from leaderboard.web.tables import Cell, Row, Table
 
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
+TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
+EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
+NOTES = (
+    "Scores and differences are times 100; the interval is that at the level 1 − 2·alpha of the policy.",
+    "p is corrected for the number of tasks and for the means' part of alpha: of a drop beyond the one that "
+    "is allowed, and of a rise.",
+)
+MEANS_NOTE = (
+    "Scores and differences are times 100; the means have half of the policy's alpha, so that the interval "
+    "of one suite is that at the level 1 − alpha; the mean of a single task has that task's interval."
+)
 
 
-Fact = tuple[str, str, str, str]
-"""Name, value, URL, and what must be known of it."""
+class CheckState(State):
+    """The parameters of a check's page."""
+
+    verdict: Literal["", "regressed", "missing", "inconclusive", "not testable", "improved", "equivalent"] = (
+        Parameter("", description="Only tasks of this verdict.")
+    )
+    type: Text = Parameter("", description="Only tasks of this type.")
+    sort: Text = Parameter(
+        "verdict", description="A column's key of the table of tasks; with - in front downwards."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPage:
-    """What the template of a check takes.
+    """The parts of a check's page beside its tables.
 
     Attributes:
         check: The check.
         tone: Of its verdict.
-        facts: What was compared.
-        links: Where its parts lead.
-        line: Label and URL of its model line.
+        facts: What was compared: name, value, URL, and what must be known of it.
+        compare: The page with both models side by side; empty where there is none.
+        why: Why there is none, in a sentence.
+        line: The page of its model line.
         form: The filters over tasks.
-        tables: Means, tasks, policy.
-        data: For the JSON twin.
+        shown: The names of the tables that have rows.
     """
 
     check: Check
     tone: str
-    facts: Sequence[Fact]
-    links: Links
+    facts: Sequence[tuple[str, str, str, str]]
+    compare: str
+    why: str
     line: str
     form: Form
-    tables: Sequence[Table]
-    data: Mapping[str, Any]
-
-    @property
-    def shown(self) -> frozenset[str]:
-        """The names of the tables that have rows."""
-        return frozenset(table.name for table in self.tables if table.rows)
+    shown: frozenset[str]
 
 
-def find_check(queries: Queries, name: str) -> str | None:
-    """The check that a part of a path names: by its own name, or the newest of an id."""
-    if name in queries.checks:
-        return name
-    return next((one.name for one in queries.checks.values() if one.id == name), None)
-
-
-def check_page(queries: Queries, name: str, state: CheckState) -> CheckPage:
-    """The page of a check that is there, in a state."""
-    check = adapter().validate_json(queries.document("check", name))
-    links, path = links_of(queries, check), address(f"/check/{name}")
-    tables = [means_table(check, links), tasks_table(check, links, state, path), policy_table(check)]
-    return CheckPage(
-        check=check,
-        tone=TAGS[check.overall],
-        facts=_facts(check, links),
-        links=links,
-        line=address(f"/checks/{line_of(check)}"),
-        form=form(state, path, _controls(check, state), chips=_chips(state, path)),
+def view(site: Site, state: CheckState, check: str) -> Page:
+    """The page of a check: by its own name, or the newest of an id."""
+    queries = site.queries
+    ids = (one.name for one in queries.checks.values() if one.id == check)
+    name = check if check in queries.checks else next(ids, None)
+    if name is None:
+        raise NotFound(f"No check is called {check!r}.", hint="The page /checks leads to all of them.")
+    made = adapter().validate_json(queries.document("check", name))
+    path, line = address(f"/check/{name}"), address(f"/checks/{line_of(made)}")
+    candidates, baselines = (
+        [entry for entry in queries.entries.values() if entry.artifact in party.artifacts]
+        for party in (made.candidate, made.baseline)
+    )
+    pair = _pair(candidates, baselines, made.recipe)
+    suites = {typed: suite_path(queries, typed) for typed in made.suites}
+    compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
+    models = [_model(some, pair, side) for side, some in enumerate((candidates, baselines))]
+    tables = [_means(made, suites), _tasks(queries, made, state, path), _policy(made)]
+    against = made.baseline.baseline or made.baseline.name
+    return Page(
+        title=f"{made.candidate.name} against {against}",
+        template="check.html",
+        lead=f"{made.overall.capitalize()} on {', '.join(made.suites) or 'no suite'}.",
+        crumbs=[Crumb(label="Checks", href="/checks"), Crumb(label=f"Against {against}", href=line)],
         tables=tables,
         data={
-            "check": json.loads(adapter().dump_json(check)),
-            "line": line_of(check),
-            "compare": links.compare or None,
+            "check": json.loads(adapter().dump_json(made)),
+            "line": line_of(made),
+            "compare": compare or None,
         },
+        notes=made.warnings,
+        context=CheckPage(
+            check=made,
+            tone=TONES[made.overall],
+            facts=[
+                ("Candidate", made.candidate.name, models[0], _party(made.candidate)),
+                ("Baseline", against, models[1], _party(made.baseline)),
+                *(("Suite", typed, suite, "") for typed, suite in suites.items()),
+                *([("Recipe", made.recipe, "", "")] if made.recipe else []),
+                ("When", when_text(made.when), "", ""),
+                ("Exit code", str(made.exit_code), "", EXITS.get(made.exit_code, "")),
+            ],
+            compare=compare,
+            why=_why(candidates, baselines, pair),
+            line=line,
+            form=_form(made, state, path),
+            shown=frozenset(table.name for table in tables if table.rows),
+        ),
     )
 
 
-def _facts(check: Check, links: Links) -> list[Fact]:
-    return [
-        ("Candidate", check.candidate.name, links.models[0], _said(check.candidate)),
-        ("Baseline", check.baseline.baseline or check.baseline.name, links.models[1], _said(check.baseline)),
-        *(("Suite", typed, links.suites.get(typed, ""), "") for typed in check.suites),
-        *([("Recipe", check.recipe, "", "")] if check.recipe else []),
-        ("When", when_text(check.when), "", ""),
-        ("Exit code", str(check.exit_code), "", EXITS.get(check.exit_code, "")),
-    ]
+def _pair(candidates: Sequence[Entry], baselines: Sequence[Entry], recipe: str) -> tuple[Entry, Entry] | None:
+    """An entry of each side: treated alike if there are such, as the check has it, with the most tasks."""
+
+    def order(pair: tuple[Entry, Entry]) -> tuple[bool, bool, int]:
+        one, other = pair
+        return one.treatment == other.treatment, (one.recipe or "") == recipe, one.tasks + other.tasks
+
+    return max(((one, other) for one in candidates for other in baselines), key=order, default=None)
 
 
-EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
+def _compare(pair: tuple[Entry, Entry] | None, suites: Sequence[str]) -> str:
+    if pair is None or pair[0] is pair[1]:
+        return ""
+    return address(
+        "/compare", {"m": [pair[1].slug, pair[0].slug], **({"suite": suites[0]} if suites else {})}
+    )
 
 
-def _said(party: Party) -> str:
+def _why(candidates: Sequence[Entry], baselines: Sequence[Entry], pair: tuple[Entry, Entry] | None) -> str:
+    """Why two models cannot be put side by side; empty where they can."""
+    if pair is not None:
+        return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
+    lacking = [name for name, some in (("candidate", candidates), ("baseline", baselines)) if not some]
+    return (
+        f"The records of the {' and the '.join(lacking)} are not on this site, so they cannot be put side by "
+        "side here. `harness push` sends them."
+    )
+
+
+def _model(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None, side: int) -> str:
+    entry = pair[side] if pair is not None else next(iter(entries), None)
+    return "" if entry is None else address(f"/models/{entry.model_slug}", {"entry": entry.slug})
+
+
+def _party(party: Party) -> str:
     """What tells one side from others of its name."""
     runs = f"{len(party.artifacts)} runs" if len(party.artifacts) > 1 else ""
     name = party.name if party.baseline else ""
@@ -115,62 +179,152 @@ def _said(party: Party) -> str:
     return " · ".join(filter(None, (name, source, revision, runs)))
 
 
-def _controls(check: Check, state: CheckState) -> list[Control]:
+def _form(check: Check, state: CheckState, path: str) -> Form:
     kinds = sorted({task.type for task in check.tasks})
-    options: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
+    options = {
         "verdict": ("Verdict", [(name, f"{name} ({n})") for name in VERDICTS if (n := len(check.of(name)))]),
         "type": ("Tasks of type", [(kind, kind) for kind in kinds]),
     }
+    controls = [
+        Control(
+            kind="select", name=name, label=label, value=getattr(state, name), options=[("", "all"), *some]
+        )
+        for name, (label, some) in options.items()
+        if len(some) > 1
+    ]
+    chosen = {name: value for name in options if (value := getattr(state, name))}
+    chips = [(value, f"{path}?{state.query(**{name: ''})}") for name, value in chosen.items()]
+    return form(state, path, controls, chips=chips)
+
+
+def _means(check: Check, suites: Mapping[str, str]) -> Table:
+    """The means: one row for each suite."""
+    predicted = any(mean.predicted for mean in check.means)
+    heads = {
+        "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
+        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Columns tested",
+        "wanted": "of", **({"predicted": "It stands for"} if predicted else {}),
+    }  # fmt: skip
+    rows = [_mean(mean, suites.get(mean.suite, ""), predicted=predicted) for mean in check.means]
+    return plain_table("means", "Means over the columns that were tested", heads, rows, [MEANS_NOTE])
+
+
+def _mean(mean: MeanOutcome, href: str, *, predicted: bool) -> Row:
+    lacking = mean.wanted - mean.there
+    there = Cell(text=str(mean.there), value=mean.there)
+    if lacking > 0:
+        there = replace(there, kind="part", note=f"{lacking} of its columns were not tested")
+    return row_of(
+        Cell(text=mean.suite, value=mean.suite, href=href),
+        verdict_cell(mean.verdict),
+        *map(delta_cell, (mean.delta, mean.low, mean.high)),
+        *map(score_cell, (mean.margin, mean.candidate, mean.baseline)),
+        there,
+        Cell(text=str(mean.wanted), value=mean.wanted),
+        *([_predicted(mean.predicted)] if predicted else []),
+        key=mean.suite,
+    )
+
+
+def _predicted(found: Mapping[str, Any]) -> str | None:
+    """The mean that the suite predicts, in words."""
+    if not found:
+        return None
+    names = ("candidate", "candidate_low", "candidate_high", "baseline")
+    value, low, high, baseline = (score_text(_number(found.get(name))) for name in names)
+    return f"{found.get('target', '')}, predicted: {value} ({low} to {high}), the baseline {baseline}"
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _tasks(queries: Queries, check: Check, state: CheckState, path: str) -> Table:
+    """The tasks that a state asks for."""
+    tasks = [t for t in check.tasks if state.verdict in ("", t.verdict) and state.type in ("", t.type)]
+    fields = _fields(queries, check)
+    total = counted(len(check.tasks), "task")
+    return Table(
+        name="tasks",
+        caption=f"{len(tasks)} of {total}" if len(tasks) < len(check.tasks) else total,
+        columns=[field.head(state, path) for field in fields],
+        rows=[sorted_row(task, fields, task.task) for task in in_order(tasks, fields, state.sort)],
+        notes=NOTES,
+    )
+
+
+def _fields(queries: Queries, check: Check) -> list[Field[TaskOutcome]]:
+    keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
+    results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
+
+    def number(key: str, label: str, cell: Any = delta_cell) -> Field[TaskOutcome]:
+        value = partial(_value, key=key)
+        return Field(key=key, label=label, numeric=True, up=True, sort=value, cell=lambda t: cell(value(t)))
+
+    def score(key: str, label: str) -> Field[TaskOutcome]:
+        def cell(task: TaskOutcome) -> Cell:
+            own = (results[one] for one in getattr(task, f"{key}_keys") if one in results)
+            return score_cell(_value(task, key), next(own, ""))
+
+        return Field(key=key, label=label, numeric=True, up=True, sort=partial(_value, key=key), cell=cell)
+
     return [
-        Control(kind="select", name=name, label=label, value=getattr(state, name),
-                options=[("", "all"), *some])
-        for name, (label, some) in options.items() if len(some) > 1
+        Field(key="name", label="Task", sticky=True, up=True, sort=lambda t: t.task.casefold(),
+              cell=lambda t: Cell(text=t.task, value=t.task, note=f"{t.type}, {t.metric}",
+                                  href=task_path(t.task) if t.task in known else "")),
+        Field(key="verdict", label="Verdict", up=True, sort=lambda t: VERDICTS.index(t.verdict),
+              cell=lambda t: verdict_cell(
+                  t.verdict, note=f"{t.type}, {t.metric}{'' if t.must_not_regress else ' · may regress'}")),
+        number("delta", "Difference"), number("low", "from"), number("high", "to"),
+        number("p_regressed", "p of a drop", _p), number("p_improved", "p of a rise", _p),
+        Field(key="margin", label="Margin", numeric=True, up=True, sort=lambda t: t.margin,
+              cell=lambda t: score_cell(t.margin, note=f"a drop of {score_text(t.max_drop)} is allowed")),
+        score("candidate", "Candidate"), score("baseline", "Baseline"),
+        Field(key="units", label="Resampled", cell=_units),
+        Field(key="said", label="Why, what would settle it",
+              cell=lambda t: cell_of(" · ".join(filter(None, (t.reason, t.to_settle))))),
     ]  # fmt: skip
 
 
-def _chips(state: CheckState, path: str) -> list[tuple[str, str]]:
-    asked = {"verdict": state.verdict, "type": state.type}
-    return [(value, f"{path}?{state.query(**{name: ''})}") for name, value in asked.items() if value]
+def _value(task: TaskOutcome, key: str) -> float | None:
+    value: float | None = getattr(task, key)
+    return value
 
 
-class CheckState(State):
-    """What the page of a check can be asked."""
-
-    verdict: Literal["", "regressed", "missing", "inconclusive", "not testable", "improved", "equivalent"] = (
-        Field("", description="Only tasks of this verdict.")
-    )
-    type: Text = Field("", description="Only tasks of this type.")
-    sort: Text = Field(
-        "verdict", description="A column's key of the table of tasks; with - in front downwards."
-    )
+def _results(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
+    """The pages of results by their EvaluationKeys."""
+    found = [row for at in range(0, len(keys), 500) for row in queries.results(key=keys[at : at + 500])]
+    return {row.key: f"/results/{row.id}" for row in found if row.key}
 
 
-def view(site: Site, state: CheckState, check: str) -> Page:
-    """The page of a check."""
-    name = find_check(site.queries, check)
-    if name is None:
-        raise NotFound(f"No check is called {check!r}.", hint="The page /checks leads to all of them.")
-    found: CheckPage = check_page(site.queries, name, state)
-    made = found.check
-    against = made.baseline.baseline or made.baseline.name
-    return Page(
-        title=f"{made.candidate.name} against {against}",
-        template="check.html",
-        lead=f"{made.overall.capitalize()} on {', '.join(made.suites) or 'no suite'}.",
-        crumbs=[Crumb(label="Checks", href="/checks"), Crumb(label=f"Against {against}", href=found.line)],
-        tables=found.tables,
-        data=found.data,
-        context=found,
-        notes=made.warnings,
-    )
+def _units(task: TaskOutcome) -> Cell:
+    units = f"{task.units:,} {task.unit}".strip() if task.units else "–"
+    runs = "" if task.runs in ((0, 0), (1, 1)) else f", {task.runs[0]} against {task.runs[1]} runs"
+    return Cell(text=units + runs, value=units + runs if task.units else None)
 
 
-PAGE = PageRoute(
-    path="/check/{check}",
-    state=CheckState,
-    view=view,
-    summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
-    all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
+def _p(value: float | None) -> Cell:
+    """A p-value with what decides of it.
+
+    >>> _p(0.00004).text, _p(0.0312).text
+    ('< 0.001', '0.031')
+    """
+    text = "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return Cell(text=text, value=value)
+
+
+def _policy(check: Check) -> Table:
+    """The policy: every setting."""
+    rows = [row_of(name, words(value)) for name, value in check.policy.items()]
+    return plain_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
+
+
+PAGES = (
+    PageRoute(
+        path="/check/{check}",
+        state=CheckState,
+        view=view,
+        summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
+        all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
+    ),
 )
-
-PAGES = (PAGE,)

@@ -1,11 +1,9 @@
-"""The page of all papers: who they are, where they differ, and their scores side by side."""
+"""The papers: who they are, where they differ, and every table as printed, with what was measured below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -30,89 +28,94 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteMeans, SuiteScores, UntouchedMeans
-from leaderboard.data.suites import scopes_of, views
+from leaderboard.data.suites import views
+from leaderboard.pages._check_tables import plain_table, row_of
 from leaderboard.pages._paper_tables import Measured, paper_table, side_by_side, warnings
-from leaderboard.pages._suite_table import choices_made, mean_of, untouched_note
+from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell, untouched_note
 from leaderboard.pages._training import recipes_of
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
-
+from leaderboard.web.site import Site
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 PATH = "/papers"
-COUNTS = {"year": "Year", "tables": "Tables", "numbers": "Numbers", "odd": "Do not follow"}
+OVER_TASKS = "mean over tasks"
+DIFFER = (
+    "Values that differ by rounding alone are left out. Papers also copy from one another, take the test "
+    "server's numbers, or fine-tune in their own way: a cell's note says what is known."
+)
+RAW = (
+    "Lines measured here are of the model as published: it was not fine-tuned as the paper did, so they show "
+    "what the fine-tuning is worth and are no repetition."
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """A paper on the list."""
+class PapersState(State):
+    """The parameters of the list of papers."""
 
-    title: str
-    href: str
-    text: str
-    meta: Sequence[tuple[str, str]]
+    suite: Text = Field("", description="The printed suite that is shown side by side.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PapersPage:
-    """What the template takes.
+    """The suites that several papers print (label, URL, current), and the table of the chosen one."""
 
-    Attributes:
-        cards: The papers.
-        tabs: The suites that several papers print: label, URL, current.
-        side: The name of the table with their scores; empty where there are no papers.
-        tables: The papers, the conflicts, the scores side by side.
-        lead: What is there, in a sentence.
-        differ: Whether any papers do.
-    """
-
-    cards: Sequence[Card]
     tabs: Sequence[tuple[str, str, bool]]
     side: str
-    tables: Sequence[Table]
-    lead: str
-    differ: bool
 
 
-def papers_page(papers: Mapping[str, Paper], state: PapersState) -> PapersPage:
-    """The page of the papers.
+@dataclass(frozen=True, kw_only=True)
+class PaperPage:
+    """Facts of a paper (name, value, URL), and its tables, each with its heading and what misleads in it."""
 
-    Raises:
-        NotFound: No paper prints scores of the suite that the state names.
-    """
+    facts: Sequence[tuple[str, str, str]]
+    sections: Sequence[tuple[str, Sequence[str], Table]]
+
+
+def view(site: Site, state: PapersState) -> Page:
+    """The list of papers."""
+    papers = site.papers
     suites = printed_suites(papers)
     scored = dict.fromkeys(row.suite for paper in papers.values() for row in paper.rows if row.unit in SCORES)
     if state.suite and state.suite not in scored:
         raise missing("printed suite", state.suite, scored, then="The page /papers offers those there are.")
     chosen = state.suite or next(iter(suites), next(iter(scored), ""))
     side = [side_by_side(papers, chosen)] if chosen else []
-    found = conflicts(papers)
-    differ = [conflicts_table(papers, found)] if found else []
+    differ = [_conflicts(papers, found)] if (found := conflicts(papers)) else []
     printed = sum(paper.numbers for paper in papers.values())
-    return PapersPage(
-        cards=[_card(paper) for paper in papers.values()],
-        tabs=[
-            (suite, f"{PATH}?{state.query(suite=suite)}#side-by-side", suite == chosen)
-            for suite in dict.fromkeys([*suites, chosen])
-            if suite
-        ],
-        side=side[0].name if side else "",
-        tables=[_papers_table(papers), *differ, *side],
+    return Page(
+        title="Papers",
+        template="papers.html",
         lead=f"{printed:,} numbers that {len(papers)} papers print, none of them measured here.",
-        differ=bool(found),
+        tables=[_papers(papers), *differ, *side],
+        context=PapersPage(
+            tabs=[
+                (suite, f"{PATH}?{state.query(suite=suite)}#side-by-side", suite == chosen)
+                for suite in dict.fromkeys(filter(None, [*suites, chosen]))
+            ],
+            side=side[0].name if side else "",
+        ),
     )
 
 
-def _card(paper: Paper) -> Card:
-    meta = [("Year", str(paper.year)), ("Tables", str(len(paper.tables))), ("Numbers", str(paper.numbers))]
-    return Card(
-        title=paper.name,
-        href=f"{PATH}/{paper.slug}",
-        text=f"{paper.title}. {paper.authors}",
-        meta=[*meta, *([("Do not follow", str(odd))] if (odd := _odd(paper)) else [])],
+def _papers(papers: Mapping[str, Paper]) -> Table:
+    heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
+             "numbers": "Numbers", "odd": "Do not follow"}  # fmt: skip
+    rows = [
+        row_of(
+            Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
+            paper.title,
+            paper.authors,
+            *(
+                Cell(text=str(n), value=n)
+                for n in (paper.year, len(paper.tables), paper.numbers, _odd(paper))
+            ),
+            key=slug,
+        )
+        for slug, paper in papers.items()
+    ]
+    return plain_table(
+        "papers", "The papers, with how many of their numbers do not follow from others", heads, rows
     )
 
 
@@ -120,74 +123,36 @@ def _odd(paper: Paper) -> int:
     return sum(row.follows == "no" for row in paper.rows)
 
 
-def _counts(paper: Paper) -> list[int]:
-    return [paper.year, len(paper.tables), paper.numbers, _odd(paper)]
-
-
-def _papers_table(papers: Mapping[str, Paper]) -> Table:
-    return Table(
-        name="papers",
-        caption="The papers",
-        columns=[
-            Column(key="paper", label="Paper", sticky=True),
-            Column(key="title", label="Title"),
-            Column(key="authors", label="Authors"),
-            *(Column(key=key, label=label, numeric=True) for key, label in COUNTS.items()),
-        ],
-        rows=[
-            Row(
-                key=paper.slug,
-                cells=[
-                    Cell(text=paper.name, value=paper.name, href=f"{PATH}/{paper.slug}"),
-                    Cell(text=paper.title, value=paper.title),
-                    Cell(text=paper.authors, value=paper.authors),
-                    *(Cell(text=str(n), value=n) for n in _counts(paper)),
-                ],
-            )
-            for paper in papers.values()
-        ],
-    )
-
-
-def conflicts_table(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
+def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     """What papers print different values of, the furthest apart first."""
     names = {row.paper for one in found for row in one.prints}
     slugs = {paper.name: slug for slug, paper in papers.items() if paper.name in names}
-    treated = any(one.treatment for one in found)
-    return Table(
-        name="conflicts",
-        caption="What papers print different values of, for one backbone",
-        columns=[
-            Column(key="backbone", label="Backbone", sticky=True),
-            Column(key="suite", label="Suite"),
-            Column(key="metric", label="Score"),
-            *([Column(key="treatment", label="Treatment")] if treated else []),
-            Column(key="apart", label="Apart", numeric=True, note="The greatest less the least."),
-            *(Column(key=f"paper-{slug}", label=name, href=f"{PATH}/{slug}") for name, slug in slugs.items()),
-        ],
-        rows=[_conflict_row(one, slugs, treated) for one in sorted(found, key=lambda one: -_apart(one))],
-        notes=[
-            "Values that differ by rounding alone are left out. Papers also copy from one another, take the "
-            "test server's numbers, or fine-tune in their own way: a cell's note says what is known."
-        ],
-    )
+    heads = {"backbone": "Backbone", "suite": "Suite", "metric": "Score", "treatment": "Treatment",
+             "apart": "Apart", **{f"paper-{slug}": name for name, slug in slugs.items()}}  # fmt: skip
+    if not any(one.treatment for one in found):
+        del heads["treatment"]
+    rows = []
+    for one in sorted(found, key=lambda one: -_apart(one)):
+        apart = _apart(one)
+        rows.append(
+            row_of(
+                *(
+                    getattr(one, name)
+                    for name in ("backbone", "suite", "metric", "treatment")
+                    if name in heads
+                ),
+                Cell(text=f"{apart:.4g}", value=apart),
+                *(_prints([row for row in one.prints if row.paper == n], slug) for n, slug in slugs.items()),
+            )
+        )
+    caption = "What papers print different values of, for one backbone"
+    return plain_table("conflicts", caption, heads, rows, [DIFFER])
 
 
 def _apart(one: Conflict) -> float:
+    """The greatest value less the least."""
     numbers = [row.number for row in one.prints if row.number is not None]
     return round(max(numbers) - min(numbers), 6)
-
-
-def _conflict_row(one: Conflict, slugs: Mapping[str, str], treated: bool) -> Row:
-    texts = [one.backbone, one.suite, one.metric, *([one.treatment] if treated else [])]
-    apart = _apart(one)
-    return Row(
-        cells=[
-            *(Cell(text=text, value=text) for text in texts),
-            Cell(text=f"{apart:.4g}", value=apart),
-            *(_prints([row for row in one.prints if row.paper == name], slugs[name]) for name in slugs),
-        ]
-    )
 
 
 def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
@@ -195,17 +160,92 @@ def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
     if not rows:
         return EMPTY
     text = "; ".join(f"{row.value} ({title(row.table)})" for row in rows)
-    said = dict.fromkeys(
+    notes = dict.fromkeys(
         f"{row.value}: {', '.join(filter(None, [row.model, row.setting, row.note]))}" for row in rows
     )
     href = f"{PATH}/{slug}#table-{key_of(rows[0].table)}"
-    return Cell(text=text, value=text, kind="reported", note="; ".join(said), href=href)
+    return Cell(text=text, value=text, kind="reported", note="; ".join(notes), href=href)
 
 
-OVER_TASKS = "mean over tasks"
+def paper_view(site: Site, state: State, paper: str) -> Page:
+    """The page of a paper."""
+    if paper not in site.papers:
+        raise missing("paper", paper, site.papers, then="The page /papers lists all.")
+    one = site.papers[paper]
+    pairs = [(table, _with_measured(site.queries, one, table)) for table in one.tables.values()]
+    count = f"{len(pairs)} tables" if len(pairs) > 1 else "One table"
+    return Page(
+        title=one.title,
+        template="paper.html",
+        lead=f"{count} with {one.numbers} printed numbers, as they stand in the paper.",
+        crumbs=[Crumb(label="Papers", href=PATH)],
+        tables=[*(table for _, table in pairs), _models(site.queries, one)],
+        data={
+            "paper": one.slug, "name": one.name, "year": one.year, "authors": one.authors,
+            "arxiv": one.arxiv or None, "numbers": one.numbers,
+            "warnings": {f"table {table.id}": found for table, _ in pairs if (found := warnings(table))},
+        },
+        context=PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
+    )  # fmt: skip
 
 
-def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
+def _facts(paper: Paper) -> list[tuple[str, str, str]]:
+    odd, checked = _odd(paper), sum(bool(row.follows) for row in paper.rows)
+    return [
+        ("Authors", paper.authors, ""),
+        ("Year", str(paper.year), ""),
+        *([("arXiv", paper.arxiv, f"https://arxiv.org/abs/{paper.arxiv}")] if paper.arxiv else []),
+        ("Printed numbers", str(paper.numbers), ""),
+        *([("Recomputed", f"{checked - odd} of {checked} follow from others", "")] if checked else []),
+        *(("Recipe", name, f"/recipes/{name}") for name in recipes_of(paper)),
+    ]
+
+
+def _section(table: PaperTable, shown: Table) -> tuple[str, Sequence[str], Table]:
+    """A table on the page: its heading, what would mislead a reader of the print, and the rest."""
+    told, name = warnings(table), title(table.id)
+    ours = {one.key: one.label.removesuffix(" (recomputed)") for one in shown.columns}
+    columns = [
+        replace(one, label=ours[one.key], group="recomputed") if ours[one.key] != one.label else one
+        for one in shown.columns
+    ]
+    caption, notes = f"{table.numbers} numbers as printed", [n for n in shown.notes if n not in told]
+    heading = f"{name[0].upper()}{name[1:]}: {table.caption}"
+    return heading, told, replace(shown, caption=caption, columns=columns, notes=notes)
+
+
+def _models(queries: Queries, paper: Paper) -> Table:
+    """What the printed names stand for, and what is known of those models here."""
+    heads = {"printed": "Printed as", "backbone": "Backbone", "hub": "On the hub",
+             "measured": "Entries measured here", "imported": "Entries imported"}  # fmt: skip
+    rows = []
+    for model, size, backbone, hub in dict.fromkeys(
+        (row.model, row.size_class, row.backbone, row.hub_id) for row in paper.rows if row.hub_id
+    ):
+        entries = [entry for entry in queries.entries.values() if entry.model == hub]
+        counts = [sum(e.origin == origin for e in entries) for origin in ("measured", "imported")]
+        href = f"/models/{entries[0].model_slug}" if entries else ""
+        rows.append(
+            row_of(
+                f"{model} {size}".strip(),
+                backbone,
+                Cell(text=hub, value=hub, href=href),
+                *(Cell(text=str(n) if n else "–", value=n, kind="" if n else "none") for n in counts),
+            )
+        )
+    return plain_table("models", "What printed names stand for, where that is beyond doubt", heads, rows)
+
+
+def _with_measured(queries: Queries, paper: Paper, table: PaperTable) -> Table:
+    """A table as printed, with the lines that were measured."""
+    measured = _measured_lines(queries, paper, table)
+    shown = paper_table(paper, table, *measured)
+    heads = [cell.text for cells in measured for cell in cells.values()]
+    raw = any("as published" in head for head in heads)
+    return replace(shown, notes=[*shown.notes, RAW]) if raw else shown
+
+
+def _measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
     """The cells of each measured entry of a table's models, or made of one; in the paper's unit, times 100.
 
     Only entries of the kind that the table is of: fine-tuned ones for GLUE, several vectors a text for
@@ -214,21 +254,21 @@ def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Me
     rows = [row for row in _clear(table.rows) if row.hub_id and row.unit in SCORES and row.suite in SUITES]
     found: dict[int, dict[tuple[str, str, str, str], Cell]] = {}
     for suite in dict.fromkeys(row.suite for row in rows):
-        grid = _grid(queries, suite, paper.slug)
-        if grid is None:
+        listed = queries.suites.get(SUITES[suite])
+        if listed is None:
             continue
-        own = {at: _own([row for row in rows if row.suite == suite], e) for at, e in _measured(grid)}
-        shown = {at: rows for at, rows in own.items() if rows}
-        beside = _Beside(grid=grid, untouched=grid.untouched(shown))
-        for at, mine in shown.items():
-            found.setdefault(grid.entries[at].id, {}).update(beside.cells(mine, at))
+        known = views(listed.suite)
+        scores = queries.suite_scores(listed, paper.slug if paper.slug in known else known[0])
+        some = [row for row in rows if row.suite == suite]
+        own = {
+            at: mine
+            for at, entry in enumerate(scores.entries)
+            if entry.origin == "measured" and (mine := [row for row in some if _is_of(row, entry)])
+        }
+        beside = _Beside(queries=queries, scores=scores, untouched=scores.untouched(own))
+        for at, mine in own.items():
+            found.setdefault(scores.entries[at].id, {}).update(beside.cells(mine, at))
     return [cells for cells in found.values() if cells]
-
-
-def _own(rows: Sequence[PaperValue], entry: Entry) -> list[PaperValue]:
-    """The rows that an entry is measured for: of its model, or of what it was made of."""
-    models = {entry.model, entry.backbone if entry.lineage else entry.model}
-    return [row for row in rows if row.hub_id in models and _fits(row, entry)]
 
 
 def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
@@ -239,117 +279,89 @@ def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
     return [row for row in rows if len(columns[row.suite, plain(row.suite, row.metric)]) == 1]
 
 
-def _grid(queries: Queries, printed: str, view: str) -> SuiteScores | None:
-    """A printed suite of ours, by the paper's own convention where it has one."""
-    listed = queries.suites.get(SUITES[printed])
-    if listed is None:
-        return None
-    known = views(listed.suite)
-    return queries.suite_scores(listed, view if view in known else known[0])
-
-
-def _measured(grid: SuiteScores) -> Iterator[tuple[int, Entry]]:
-    return ((at, entry) for at, entry in enumerate(grid.entries) if entry.origin == "measured")
-
-
-def _fits(row: PaperValue, entry: Entry) -> bool:
-    if row.suite.startswith("GLUE"):
-        return entry.output == "label"
+def _is_of(row: PaperValue, entry: Entry) -> bool:
+    """Whether an entry is measured for a row: of its model, or of what it was made of, in the same way."""
     several = "ColBERT" in f"{row.setting} {row.metric}"
-    return entry.output == ("multivector" if several else "vector")
-
-
-def _head(entry: Entry) -> Cell:
-    made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
-    text = f"measured here, {made}"
-    return Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
+    output = "label" if row.suite.startswith("GLUE") else "multivector" if several else "vector"
+    return entry.output == output and row.hub_id in (entry.model, entry.backbone if entry.lineage else "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Beside:
     """What a suite has for the rows of a table; `untouched` are the means without columns that chose one."""
 
-    grid: SuiteScores
+    queries: Queries
+    scores: SuiteScores
     untouched: UntouchedMeans | None
 
     def cells(self, rows: Sequence[PaperValue], at: int) -> dict[tuple[str, str, str, str], Cell]:
         """What an entry has of what `rows` print, and the head of its line."""
-        others = self._other_queries(rows)
-        found: dict[tuple[str, str, str, str], Cell] = {}
+        entry, found = self.scores.entries[at], {}
+        names = {row: self._column(row) for row in rows}
+        others = [name for row, name in names.items() if name and not same_queries(row, name)]
         for row in rows:
-            own = {plain(row.suite, row.metric), OVER_TYPES, OVER_TASKS}
-            cells = {
-                (row.model, row.size_class, row.suite, name): self._cell(row, at, name, others)
-                for name in own
-            }
-            known = {key: cell for key, cell in cells.items() if cell is not None}
+            own = dict.fromkeys([plain(row.suite, row.metric), OVER_TYPES, OVER_TASKS])
+            cells = {name: self._cell(row, at, name, list(dict.fromkeys(others))) for name in own}
+            known = {name: cell for name, cell in cells.items() if cell is not None}
+            model = row.model, row.size_class
+            found |= {(*model, row.suite, name): cell for name, cell in known.items()}
             if known:
-                head = (row.model, row.size_class, "", "")
-                found |= {**known, head: _head(self.grid.entries[at])}
+                made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
+                text = f"measured here, {made}"
+                head = Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
+                found[*model, "", ""] = head
         return found
 
-    @cached_property
-    def _names(self) -> list[str]:
-        return [column.name for column in self.grid.site_suite.suite.columns]
-
     def _column(self, row: PaperValue) -> str | None:
+        """The suite's column of what a row prints."""
         metric = plain(row.suite, row.metric)
-        return None if metric == AVERAGE else column_of(metric, self._names)
-
-    def _other_queries(self, rows: Sequence[PaperValue]) -> list[str]:
-        """The columns whose printed numbers are of other queries than ours."""
-        columns = ((row, self._column(row)) for row in rows)
-        return list(dict.fromkeys(name for row, name in columns if name and not same_queries(row, name)))
+        names = [column.name for column in self.scores.site_suite.suite.columns]
+        return None if metric == AVERAGE else column_of(metric, names)
 
     def _cell(self, row: PaperValue, at: int, name: str, others: Sequence[str]) -> Cell | None:
-        if name in (OVER_TASKS, OVER_TYPES):
-            mteb = row.suite.startswith("MTEB(")
-            return self._mean("tasks" if name == OVER_TASKS else "types", at) if mteb else None
         if row.suite.startswith("MTEB("):
-            kind = TYPES.get(name, "")
-            return self._mean(kind, at) if kind in self.grid.by_type else None
+            over = {OVER_TASKS: "tasks", OVER_TYPES: "types"}.get(name, TYPES.get(name, ""))
+            return self._mean(over, at) if over in ("tasks", "types", *self.scores.by_type) else None
+        if name in (OVER_TASKS, OVER_TYPES):
+            return None
         if name == AVERAGE:
-            cell = self._mean("tasks", at)
-            return _of_others(cell, others) if cell and others else cell
+            return _of_others(self._mean("tasks", at), others)
         column = self._column(row)
-        cell = self._score(at, self._names.index(column)) if column else None
-        return _of_others(cell, [column]) if cell and column and column in others else cell
+        cell = self._score(at, column) if column else None
+        return _of_others(cell, [column] if column in others else [])
 
     def _mean(self, over: str, at: int) -> Cell | None:
         """A mean over tasks, types, or within a type, with that over the untouched columns in its text."""
-        means, kind = _means(self.grid, over), "" if over in ("tasks", "types") else over
+        means, kind, seeds = _means(self.scores, over), _type(over), self.scores.entries[at].seeds
         if not means.complete[at]:
             return None
-        cell = mean_of(_number(float(means.values[at]), ""), self.grid, at, kind)
+        cell = mean_of(mean_cell(means, at, None, seeds), self.scores, at, kind)
         found = self.untouched
-        if found is None or (kind and kind not in found.by_type):
+        other = _means(found, over) if found and (not kind or kind in found.by_type) else None
+        if (
+            found is None
+            or other is None
+            or not other.complete[at]
+            or (kind and other.expected == means.expected)
+        ):
             return cell
-        other = _means(found, over)
-        if not other.complete[at] or (kind and other.expected == means.expected):
-            return cell
-        notes = [*([cell.note] if cell.note else []), untouched_note(found)]
         text = f"{cell.text} ({score_text(float(other.values[at]))} untouched)"
-        return replace(cell, text=text, note="; ".join(notes))
+        return replace(cell, text=text, note="; ".join(filter(None, [cell.note, untouched_note(found)])))
 
-    def _score(self, at: int, column: int) -> Cell | None:
-        grid = self.grid
-        if not grid.counted[at, column]:
-            return None
-        low, high = float(grid.low[at, column]), float(grid.high[at, column])
-        notes = [f"95 %: {score_text(low)} to {score_text(high)}."] if low == low else []
-        notes += choices_made(grid.entries[at], scopes_of(grid.site_suite.suite.columns[column]))
-        cell = _number(float(grid.values[at, column]), "; ".join(notes))
-        return replace(cell, kind="selected") if grid.selected[at, column] else cell
+    def _score(self, at: int, column: str) -> Cell | None:
+        place = next(n for n, one in enumerate(self.scores.site_suite.suite.columns) if one.name == column)
+        counted = self.scores.counted[at, place]
+        return task_cell(self.scores, at, place, self.queries.entries) if counted else None
 
 
-def _of_others(cell: Cell, columns: Sequence[str]) -> Cell:
-    """A number that the printed one is not to be compared with, as columns are of other queries there."""
+def _of_others(cell: Cell | None, columns: Sequence[str]) -> Cell | None:
+    """A number that the printed one is not to be compared with, if columns are of other queries there."""
+    if cell is None or not columns:
+        return cell
     names = ", ".join(columns)
     note = f"measured here on {names}; the printed number is of other queries"
-    notes = [*([cell.note] if cell.note else []), note]
-    return replace(
-        cell, text=f"{cell.text}, on {names}", kind=f"{cell.kind} other".strip(), note="; ".join(notes)
-    )
+    notes = "; ".join(filter(None, [cell.note, note]))
+    return replace(cell, text=f"{cell.text}, on {names}", kind=f"{cell.kind} apart".strip(), note=notes)
 
 
 def _means(means: SuiteMeans | SuiteScores, over: str) -> Means:
@@ -357,205 +369,25 @@ def _means(means: SuiteMeans | SuiteScores, over: str) -> Means:
     return named[over] if over in named else means.by_type[over]
 
 
-def _number(value: float, note: str) -> Cell:
-    return Cell(text=score_text(value), value=round(100 * value, 4), note=note)
+def _type(over: str) -> str:
+    return "" if over in ("tasks", "types") else over
 
-
-RAW = (
-    "Lines measured here are of the model as published: it was not fine-tuned as the paper did, so they show "
-    "what the fine-tuning is worth and are no repetition."
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One table on the page.
-
-    Attributes:
-        anchor: Where links lead to.
-        heading: Above it.
-        warnings: What would mislead a reader of the print, in sentences.
-        table: The table without these.
-    """
-
-    anchor: str
-    heading: str
-    warnings: Sequence[str]
-    table: Table
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperPage:
-    """What the template takes.
-
-    Attributes:
-        facts: About the paper: name, value, URL.
-        sections: Its tables.
-        tables: The same for the twins, and its models.
-        lead: What is there, in a sentence.
-        data: For the JSON twin.
-    """
-
-    facts: Sequence[tuple[str, str, str]]
-    sections: Sequence[Section]
-    tables: Sequence[Table]
-    lead: str
-    data: Mapping[str, Any]
-
-
-def paper_page(site: Site, paper: Paper) -> PaperPage:
-    """The page of a paper."""
-    pairs = [(one, _laid(site.queries, paper, one)) for one in paper.tables.values()]
-    printed = paper.numbers
-    count = f"{len(pairs)} tables" if len(pairs) > 1 else "One table"
-    return PaperPage(
-        facts=_facts(paper, printed),
-        sections=[_section(paper, one, table) for one, table in pairs],
-        tables=[*(table for _, table in pairs), models_table(site.queries, paper)],
-        lead=f"{count} with {printed} printed numbers, as they stand in the paper.",
-        data={
-            "paper": paper.slug,
-            "name": paper.name,
-            "year": paper.year,
-            "authors": paper.authors,
-            "arxiv": paper.arxiv or None,
-            "numbers": printed,
-            "warnings": {f"table {one.id}": found for one, _ in pairs if (found := warnings(one))},
-        },
-    )
-
-
-def _laid(queries: Queries, paper: Paper, table: PaperTable) -> Table:
-    measured = measured_lines(queries, paper, table)
-    found = paper_table(paper, table, *measured)
-    heads = [cell.text for cells in measured for cell in cells.values()]
-    return replace(found, notes=[*found.notes, RAW]) if any("as published" in h for h in heads) else found
-
-
-def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
-    told = warnings(table)
-    own = replace(
-        laid,
-        caption=f"{table.numbers} numbers as printed",
-        columns=[_grouped(column) for column in laid.columns],
-        notes=[note for note in laid.notes if note not in told],
-    )
-    name = title(table.id)
-    return Section(
-        anchor=laid.name,
-        heading=f"{name[0].upper()}{name[1:]}: {table.caption}",
-        warnings=told,
-        table=own,
-    )
-
-
-def _grouped(column: Column) -> Column:
-    """Our means under one heading."""
-    label = column.label.removesuffix(" (recomputed)")
-    return column if label == column.label else replace(column, label=label, group="recomputed")
-
-
-def _facts(paper: Paper, printed: int) -> list[tuple[str, str, str]]:
-    recipes = recipes_of(paper)
-    odd = sum(row.follows == "no" for row in paper.rows)
-    checked = sum(bool(row.follows) for row in paper.rows)
-    return [
-        ("Authors", paper.authors, ""),
-        ("Year", str(paper.year), ""),
-        *([("arXiv", paper.arxiv, f"https://arxiv.org/abs/{paper.arxiv}")] if paper.arxiv else []),
-        ("Printed numbers", str(printed), ""),
-        *([("Made again", f"{checked - odd} of {checked} follow from others", "")] if checked else []),
-        *(("Recipe", name, f"/recipes/{name}") for name in recipes),
-    ]
-
-
-def models_table(queries: Queries, paper: Paper) -> Table:
-    """What the printed names stand for, and what is known of those models here."""
-    names = dict.fromkeys((row.model, row.size_class, row.backbone, row.hub_id) for row in paper.rows)
-    known = [name for name in names if name[3]]
-    return Table(
-        name="models",
-        caption="What printed names stand for, where that is beyond doubt",
-        columns=[
-            Column(key="printed", label="Printed as", sticky=True),
-            Column(key="backbone", label="Backbone"),
-            Column(key="hub", label="On the hub"),
-            Column(key="measured", label="Entries measured here", numeric=True),
-            Column(key="imported", label="Entries imported", numeric=True),
-        ],
-        rows=[_model_row(queries, *name) for name in known],
-    )
-
-
-def _model_row(queries: Queries, model: str, size: str, backbone: str, hub: str) -> Row:
-    entries = [entry for entry in queries.entries.values() if entry.model == hub]
-    href = f"/models/{entries[0].model_slug}" if entries else ""
-    printed = f"{model} {size}".strip()
-    counts = [sum(e.origin == origin for e in entries) for origin in ("measured", "imported")]
-    return Row(
-        cells=[
-            Cell(text=printed, value=printed),
-            Cell(text=backbone, value=backbone),
-            Cell(text=hub, value=hub, href=href),
-            *(Cell(text=str(n) if n else "–", value=n, kind="" if n else "none") for n in counts),
-        ]
-    )
-
-
-class PapersState(State):
-    """What the list of papers can be asked."""
-
-    suite: Text = Field("", description="The printed suite that is laid side by side.")
-
-
-def view(site: Site, state: PapersState) -> Page:
-    """The list of papers."""
-    found = papers_page(site.papers, state)
-    return Page(
-        title="Papers",
-        template="papers.html",
-        lead=found.lead,
-        tables=found.tables,
-        context=found,
-    )
-
-
-LIST_PAGE = PageRoute(
-    path="/papers",
-    state=PapersState,
-    view=view,
-    summary="What papers print: the papers, what they differ in, and their scores side by side.",
-    all_paths=lambda site: ["/papers"],
-    formats=("json", "csv", "md", "tex"),
-)
-
-
-def paper_view(site: Site, state: State, paper: str) -> Page:
-    """The page of a paper."""
-    if paper not in site.papers:
-        raise missing("paper", paper, site.papers, then="The page /papers lists all.")
-    found = paper_page(site, site.papers[paper])
-    return Page(
-        title=site.papers[paper].title,
-        template="paper.html",
-        lead=found.lead,
-        crumbs=[Crumb(label="Papers", href="/papers")],
-        tables=found.tables,
-        data=found.data,
-        context=found,
-    )
-
-
-PAPER_PAGE = PageRoute(
-    path="/papers/{paper}",
-    state=State,
-    view=paper_view,
-    summary="A paper: every table as printed, with what was measured here below its lines.",
-    all_paths=lambda site: [f"/papers/{slug}" for slug in site.papers],
-    formats=("json", "csv", "md", "tex"),
-)
 
 PAGES = (
-    LIST_PAGE,
-    PAPER_PAGE,
+    PageRoute(
+        path=PATH,
+        state=PapersState,
+        view=view,
+        summary="What papers print: the papers, what they differ in, and their scores side by side.",
+        all_paths=lambda site: [PATH],
+        formats=("json", "csv", "md", "tex"),
+    ),
+    PageRoute(
+        path=f"{PATH}/{{paper}}",
+        state=State,
+        view=paper_view,
+        summary="A paper: every table as printed, with what was measured here below its lines.",
+        all_paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
+        formats=("json", "csv", "md", "tex"),
+    ),
 )

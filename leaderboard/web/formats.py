@@ -154,7 +154,10 @@ TEX = {
     "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     "[": "{[}", "*": "{*}",  # at the start of a row they would belong to the end of the one before
 }  # fmt: skip
-TEX_MARKS = {"‡": r"$^\ddagger$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}", "◊": r"$^\diamond$"}
+TEX_MARKS = {
+    "‡": r"$^\ddagger$", "≠": r"$^{\neq}$", "†": r"$^\dagger$", "§": r"\S{}", "¶": r"\P{}",
+    "◊": r"$^\diamond$",
+}  # fmt: skip
 
 
 def tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:

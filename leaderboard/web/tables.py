@@ -60,6 +60,11 @@ KINDS: Mapping[str, Kind] = {
         mark="‡",
         csv="other revision",
     ),
+    "apart": Kind(
+        meaning="by another convention or on other splits than the column's: not to be compared",
+        mark="≠",
+        csv="not comparable",
+    ),
     "bad": Kind(meaning="impossible value, never counted", sample="!", csv="impossible"),
     "away": Kind(meaning="not applicable", sample="·"),
     "measured": Kind(meaning="measured by this harness", sample="measured"),

@@ -5,42 +5,29 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from fakes import artifact, encoding
-from finetune.glue.plan import _plain
+from fakes import artifact
 from harness import catalog
-from harness.identity import digest, evaluation_identity
-from harness.jobs import task_part
 from harness.lineage import MemberPart, ParentPart, SweepPart
-from harness.record import Record
-from harness.types import Artifact, SuiteOptions, Task
+from harness.types import SuiteOptions
 from html_pages import Html, page
 from leaderboard.data.suites import SiteSuite
 from leaderboard.web.app import create_app
+from paper_data import vectors, with_metrics
 from site_data import Import
 from suites.glue import TASKS
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
 PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 MODERN = "answerdotai/ModernBERT-base"
-ACCURACY, F1 = 0.8, 0.9
-
-
-def with_metrics(model: Artifact, name: str) -> Record:
-    """A GLUE record whose metrics differ, so that conventions do."""
-    record = site_data.trained(model, name, ACCURACY)
-    metrics = {metric: ACCURACY if at == 0 else F1 for at, metric in enumerate(TASKS[name].metrics)}
-    splits = {split: dict.fromkeys(subsets, metrics) for split, subsets in record.scores.items()}
-    return record.model_copy(update={"scores": splits})
 
 
 def fill(folder: Path) -> None:
@@ -205,14 +192,6 @@ def fill_vectors(folder: Path) -> None:
     modern = site_data.measured_model(MODERN, "a")
     site_data.put(folder / "results", modern, [with_metrics(modern, "RTE")])
     site_data.put_imports(folder / "results", [Import(model=MODERN, scores=dict.fromkeys(tasks, 0.777))])
-
-
-def vectors(model: Artifact, of: Task, score: float, **how: object) -> Record:
-    identity = _plain(evaluation_identity(model, of, encoding(**how), seed=42))
-    some = site_data.scored(model, of.name, score)
-    splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
-    changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": task_part(of)}
-    return some.model_copy(update={**changed, "scores": splits})
 
 
 @pytest.fixture(scope="module")
