@@ -564,13 +564,9 @@ def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Ent
 
 
 def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
-    """Why a score flatters a model, as kinds.
+    """Why a score of some scopes flatters a model, as kinds.
 
-    Args:
-        entry: The model.
-        scopes: What the score is of.
-        texts: How many texts of it are in the model's training data.
-        column: The name of the column of several tasks.
+    `texts` of it are in the training data; `column` is the name of a column of several tasks.
     """
     trained = entry.trained_on or ()
     marks = (

@@ -67,11 +67,11 @@ def view(site: Site, state: State) -> Page:
     return Page(
         title="Which encoder?",
         template="overview.html",
-        lead="Scores of text encoders on public benchmarks: measured by this harness, imported from mteb's "
-        "results, and printed in papers, each marked with how it was made.",
+        lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this harness, "
+        "imported from mteb's results, or printed in papers, each marked with how it was made.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
-        context={"tiles": _tiles(site), "boards": [*boards[:1], *_backbones(site), *boards[1:]]},
+        context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
     )
 
 
@@ -189,22 +189,6 @@ def _record(row: object, entry: Entry) -> list[Cell]:
         Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
         Cell(text=task, value=task, href=task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),
-    ]
-
-
-def _tiles(site: Site) -> list[tuple[str, str, str]]:
-    """How much there is: label, number, URL."""
-    queries = site.queries
-    counts = {"measured": 0, "imported": 0, "reported": 0}
-    for entry in queries.entries.values():
-        counts[entry.origin] += 0 if entry.member else entry.tasks
-    printed = sum(paper.numbers for paper in site.papers.values())
-    return [
-        ("models", f"{len(queries.models):,}", "/search"),
-        ("scores measured", f"{counts['measured']:,}", ""),
-        ("scores imported", f"{counts['imported']:,}", ""),
-        ("numbers printed in papers", f"{printed:,}", "/papers"),
-        ("suites with scores", f"{len(queries.entries_of_suites):,}", "/suites"),
     ]
 
 
