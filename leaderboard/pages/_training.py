@@ -84,7 +84,7 @@ def words(value: Any) -> str:
 def values_table(
     name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any]], numbers: str = ""
 ) -> Table:
-    """A table of plain values and cells by labels of columns; `numbers` has the keys of those with numbers."""
+    """A table of plain values and cells; `numbers` has the keys of its columns with numbers."""
     columns = [
         Column(key=key, label=label, numeric=key in numbers.split(), sticky=not at)
         for at, (key, label) in enumerate(labels.items())

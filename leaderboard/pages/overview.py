@@ -67,8 +67,8 @@ def view(site: Site, state: State) -> Page:
     return Page(
         title="Which encoder?",
         template="overview.html",
-        lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this harness, "
-        "imported from mteb's results, or printed in papers, each marked with how it was made.",
+        lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
+        "harness, imported from mteb's results, or printed in papers, each marked with how it was made.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
         context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
