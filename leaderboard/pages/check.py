@@ -181,7 +181,7 @@ def _party(party: Party) -> str:
 
 def _form(check: Check, state: CheckState, path: str) -> Form:
     kinds = sorted({task.type for task in check.tasks})
-    options = {
+    options: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "verdict": ("Verdict", [(name, f"{name} ({n})") for name in VERDICTS if (n := len(check.of(name)))]),
         "type": ("Tasks of type", [(kind, kind) for kind in kinds]),
     }

@@ -296,7 +296,8 @@ class _Beside:
 
     def cells(self, rows: Sequence[PaperValue], at: int) -> dict[tuple[str, str, str, str], Cell]:
         """What an entry has of what `rows` print, and the head of its line."""
-        entry, found = self.scores.entries[at], {}
+        entry = self.scores.entries[at]
+        found: dict[tuple[str, str, str, str], Cell] = {}
         names = {row: self._column(row) for row in rows}
         others = [name for row, name in names.items() if name and not same_queries(row, name)]
         for row in rows:
@@ -328,7 +329,7 @@ class _Beside:
             return _of_others(self._mean("tasks", at), others)
         column = self._column(row)
         cell = self._score(at, column) if column else None
-        return _of_others(cell, [column] if column in others else [])
+        return _of_others(cell, [column] if column and column in others else [])
 
     def _mean(self, over: str, at: int) -> Cell | None:
         """A mean over tasks, types, or within a type, with that over the untouched columns in its text."""
