@@ -202,18 +202,18 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
     predicted = any(mean.predicted for mean in check.means)
     heads = {
         "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Columns tested",
+        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
         "wanted": "of", **({"predicted": "It stands for"} if predicted else {}),
     }  # fmt: skip
     rows = [_mean(mean, suites.get(mean.suite, ""), predicted=predicted) for mean in check.means]
-    return plain_table("means", "Means over the columns that were tested", heads, rows, [MEANS_NOTE])
+    return plain_table("means", "Means over the tasks that were tested", heads, rows, [MEANS_NOTE])
 
 
 def _mean(mean: MeanOutcome, href: str, *, predicted: bool) -> Row:
     lacking = mean.wanted - mean.there
     there = Cell(text=str(mean.there), value=mean.there)
     if lacking > 0:
-        there = replace(there, kind="part", note=f"{lacking} of its columns were not tested")
+        there = replace(there, kind="part", note=f"{lacking} of its tasks were not tested")
     return row_of(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),

@@ -121,7 +121,7 @@ def _value(one: Checkpoint, task: str, latest: str) -> Value:
     there = list(one.scores.values())
     if not there:
         return Value(checkpoint=one, value=None)
-    apart = f"{one.there} of {one.wanted} columns"
+    apart = f"{one.there} of {one.wanted} tasks"
     return Value(checkpoint=one, value=sum(there) / len(there), apart=apart)
 
 
@@ -191,7 +191,7 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: 
     changes = {change.step: change for change in watch.change_points}
     heads = {
         "name": "Checkpoint", "step": "Step", "state": "State", "mean": "Mean",
-        **({"score": task} if task else {}), "there": "Columns", "wanted": "of",
+        **({"score": task} if task else {}), "there": "Tasks", "wanted": "of",
         "change": "Drop of the level", "reason": "Why", "seconds": "Took, s", "when": "When",
     }  # fmt: skip
     rows = [
