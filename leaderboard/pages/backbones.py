@@ -48,14 +48,14 @@ RECIPES: Mapping[str, tuple[str, ...]] = {"SimCSE": ("simcse",), "DPR": ("dpr",)
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
-class BackbonesState(BackboneState):
+class _BackbonesState(BackboneState):
     """The parameters of the table of backbones."""
 
     column: Text = Parameter("glue", description="The column that the chart shows, by its key.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackbonesPage:
+class _BackbonesPage:
     """The parts of the page beside its tables: switches (label, URL, current) and filters."""
 
     conventions: Sequence[tuple[str, str, bool]]
@@ -83,7 +83,7 @@ _Line: TypeAlias = tuple[Encoder, str]
 """The numbers of a backbone of one origin."""
 
 
-def view(site: Site, state: BackbonesState) -> Page:
+def _view(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
     benchmarks = {one.key: one for one in BENCHMARKS}
     benchmark = benchmarks.get(state.column)
@@ -106,7 +106,7 @@ def view(site: Site, state: BackbonesState) -> Page:
         tables=[_table(lines, fields, state), _all_numbers(shown)],
         charts=[_chart(drawn, benchmark)],
         data={"view": convention.chosen},
-        context=BackbonesPage(
+        context=_BackbonesPage(
             conventions=convention.tabs(PATH, state),
             columns=[
                 (f"{one.recipe}: {one.title}" if one.key != GLUE else one.title,
@@ -234,7 +234,7 @@ def _fields(cells: Mapping[tuple[Encoder, str, str], Cell]) -> list[Field[_Line]
     ]  # fmt: skip
 
 
-def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: BackbonesState) -> Table:
+def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: _BackbonesState) -> Table:
     groups = {one.key: one.recipe for one in BENCHMARKS}
     return Table(
         name="backbones",
@@ -276,8 +276,8 @@ def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=BackbonesState,
-        view=view,
+        state=_BackbonesState,
+        view=_view,
         summary="Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),

@@ -38,14 +38,14 @@ TEXTS = ("name", "source", "convention", "setting")
 """Columns of texts."""
 
 
-class GlueState(BackboneState):
+class _GlueState(BackboneState):
     """The parameters of the table of GLUE."""
 
     sort: Text = Parameter("-mean", description="A column's key; with - in front the highest first.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GluePage:
+class _GluePage:
     """The parts of the page beside its table: conventions (label, URL, current), the chosen one, filters."""
 
     conventions: Sequence[tuple[str, str, bool]]
@@ -63,7 +63,7 @@ class _Line:
     cells: Mapping[str, Cell]
 
 
-def view(site: Site, state: GlueState) -> Page:
+def _view(site: Site, state: _GlueState) -> Page:
     """The table of GLUE."""
     convention = GlueView.of(state, site.papers)
     every = [*_measured(site, convention), *_printed(site, convention)]
@@ -87,7 +87,7 @@ def view(site: Site, state: GlueState) -> Page:
         ],
         charts=[_chart(lines, name)],
         data={"view": convention.chosen},
-        context=GluePage(
+        context=_GluePage(
             conventions=convention.tabs(PATH, state),
             says=convention.known[convention.chosen].says,
             form=filters(state, PATH, (one.encoder.parameters for one in every)),
@@ -251,8 +251,8 @@ def _chart(lines: Sequence[_Line], name: str) -> Chart:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=GlueState,
-        view=view,
+        state=_GlueState,
+        view=_view,
         summary="GLUE over all papers and what was measured, compared by one paper's convention at a time.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),
