@@ -60,13 +60,13 @@ class Encoder:
         return named and state.origin in ("", origin) and state.size in ("", size_class(self.parameters))
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> dict[str, Cell]:
         """Its name and its size."""
         size = parameters_text(self.parameters) if self.parameters else ""
-        return [
-            Cell(text=self.name, value=self.name, href=f"/models/{self.slug}"),
-            Cell(text=size, value=self.parameters),
-        ]
+        return {
+            "name": Cell(text=self.name, value=self.name, href=f"/models/{self.slug}"),
+            "parameters": Cell(text=size, value=self.parameters),
+        }
 
 
 def encoders_of(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Encoder]:
@@ -109,6 +109,11 @@ class GlueView:
         """Every convention by name."""
         return open_suite(GLUE).conventions
 
+    @property
+    def tasks(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        """The metrics of each task, by the chosen convention."""
+        return self.known[self.chosen].parts
+
     def name(self, convention: str) -> str:
         """A convention's name as readers know it: that of its paper."""
         paper = self.papers.get(convention)
@@ -120,8 +125,7 @@ class GlueView:
 
     def differing(self, own: str) -> frozenset[str]:
         """The tasks whose numbers the chosen convention makes in another way; all of an unknown one."""
-        chosen = self.known[self.chosen].parts
-        return frozenset(task for task in chosen if not own or self.known[own].parts[task] != chosen[task])
+        return frozenset(t for t in self.tasks if not own or self.known[own].parts[t] != self.tasks[t])
 
     def tabs(self, path: str, state: BackboneState) -> list[tuple[str, str, bool]]:
         """The conventions: label, URL, current."""

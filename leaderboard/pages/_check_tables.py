@@ -93,9 +93,10 @@ def when_text(when: str) -> str:
     """An ISO time as pages print it.
 
     >>> when_text("2026-01-02T03:04:05+00:00"), when_text("")
-    ('2026-01-02 03:04', '–')
+    ('2026-01-02 03:04 UTC', '–')
     """
-    return when[:16].replace("T", " ") or "–"
+    zone = " UTC" if when.endswith(("+00:00", "Z")) else ""
+    return f"{when[:16].replace('T', ' ')}{zone}" or "–"
 
 
 def marks_cell(checks: Sequence[CheckSummary]) -> Cell:

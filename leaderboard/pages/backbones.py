@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeAlias
 
 from pydantic import Field as Parameter
 
@@ -19,7 +20,6 @@ from leaderboard.data.backbones import (
 from leaderboard.data.entries import precedence
 from leaderboard.data.papers import key_of, same_queries, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.suites import views
 from leaderboard.pages._backbones import (
     GLUE,
     BackboneState,
@@ -31,6 +31,8 @@ from leaderboard.pages._backbones import (
     measured_mean,
     plain_cell,
 )
+from leaderboard.pages._check_tables import plain_table
+from leaderboard.pages._check_tables import row_of as texts_row
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import made_of
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
@@ -39,21 +41,21 @@ from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 PATH = "/backbones"
 RECIPES: Mapping[str, tuple[str, ...]] = {"SimCSE": ("simcse",), "DPR": ("dpr",), "dpr-mldr-id": ("mldr",)}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
-class BackbonesState(BackboneState):
+class _BackbonesState(BackboneState):
     """The parameters of the table of backbones."""
 
     column: Text = Parameter("glue", description="The column that the chart shows, by its key.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackbonesPage:
+class _BackbonesPage:
     """The parts of the page beside its tables: switches (label, URL, current) and filters."""
 
     conventions: Sequence[tuple[str, str, bool]]
@@ -77,26 +79,23 @@ class _Number:
     weight: tuple[float | str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    """A backbone's numbers of one origin by benchmark; `order` are those that sort both of its lines."""
-
-    encoder: Encoder
-    origin: str
-    cells: Mapping[str, Cell]
-    order: Mapping[str, float | None]
+_Line: TypeAlias = tuple[Encoder, str]
+"""The numbers of a backbone of one origin."""
 
 
-def view(site: Site, state: BackbonesState) -> Page:
+def _view(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
-    keys = [benchmark.key for benchmark in BENCHMARKS]
-    if state.column not in keys:
-        raise missing("column", state.column, keys, then="The page /backbones offers those there are.")
+    benchmarks = {one.key: one for one in BENCHMARKS}
+    benchmark = benchmarks.get(state.column)
+    if benchmark is None:
+        raise missing("column", state.column, benchmarks, then="The page /backbones offers those there are.")
     convention = GlueView.of(state, site.papers)
     numbers = [*_printed(site, convention), *_measured(site.queries, convention)]
     shown = [one for one in numbers if one.encoder.passes(state, one.origin)]
-    fields = _fields()
-    lines = in_order(_lines(shown), fields, state.sort)
+    cells = _cells(shown)
+    fields = _fields(cells)
+    lines = in_order(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
+    drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}
     measured = {one.encoder.slug for one in numbers if one.origin == "measured"}
     every = {one.encoder.slug for one in numbers}
     return Page(
@@ -105,9 +104,9 @@ def view(site: Site, state: BackbonesState) -> Page:
         lead=f"What {len(every)} pretrained encoders come to after fine-tuning, by recipe and benchmark: "
         f"as papers print it{f', and for {len(measured)} of them as measured here' if measured else ''}.",
         tables=[_table(lines, fields, state), _all_numbers(shown)],
-        charts=[_chart(lines, next(one for one in BENCHMARKS if one.key == state.column))],
+        charts=[_chart(drawn, benchmark)],
         data={"view": convention.chosen},
-        context=BackbonesPage(
+        context=_BackbonesPage(
             conventions=convention.tabs(PATH, state),
             columns=[
                 (f"{one.recipe}: {one.title}" if one.key != GLUE else one.title,
@@ -159,14 +158,13 @@ def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
     made = [e for e in queries.entries.values() if e.origin == "measured" and not e.member]
     encoders = encoders_of(made, queries.models)
     for benchmark in BENCHMARKS:
-        listed = queries.suites.get(benchmark.suite)
-        if listed is None or not any(_is_of(entry, benchmark) for entry in made):
+        own, listed = [e for e in made if _is_of(e, benchmark)], queries.suites.get(benchmark.suite)
+        if listed is None or not own:
             continue
-        view = convention.chosen if benchmark.suite == GLUE else views(listed.suite)[0]
-        scores = queries.suite_scores(listed, view)
-        over = _over(benchmark)
-        for row, entry in enumerate(scores.entries):
-            if _is_of(entry, benchmark) and scores.mean(over).complete[row]:
+        view = convention.chosen if benchmark.suite == GLUE else ""
+        scores, over = queries.scores_of(own, listed, view), _over(benchmark)
+        for row, entry in enumerate(own):
+            if scores.mean(over).complete[row]:
                 text = made_of(entry) or entry.treatment
                 cell = measured_mean(scores, row, over)
                 yield _Number(
@@ -179,9 +177,7 @@ def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
 
 
 def _is_of(entry: Entry, benchmark: Benchmark) -> bool:
-    """Whether an entry was measured, and made as a benchmark's numbers are."""
-    if entry.origin != "measured":
-        return False
+    """Whether an entry was made as a benchmark's numbers are."""
     if benchmark.suite == GLUE:
         return entry.output == "label"
     if benchmark.recipe == "ColBERT":
@@ -195,26 +191,13 @@ def _over(benchmark: Benchmark) -> str:
     return "types" if benchmark.recipe == "SimCSE" else "tasks"
 
 
-def _lines(numbers: Sequence[_Number]) -> list[_Line]:
-    """A line for each backbone and origin; both of a backbone are sorted by its printed numbers, if any."""
-    found: dict[str, dict[str, dict[str, list[_Number]]]] = {}
-    for one in numbers:
-        origins = found.setdefault(one.encoder.slug, {})
-        origins.setdefault(one.origin, {}).setdefault(one.benchmark.key, []).append(one)
-    lines = []
-    for origins in found.values():
-        cells = {
-            origin: {key: _shown(some) for key, some in by_key.items()} for origin, by_key in origins.items()
-        }
-        order = {
-            key: printed_value(cell)
-            for origin in ("measured", "reported")
-            for key, cell in cells.get(origin, {}).items()
-        }
-        for origin in cells:
-            encoder = next(iter(origins[origin].values()))[0].encoder
-            lines.append(_Line(encoder=encoder, origin=origin, cells=cells[origin], order=order))
-    return lines
+def _cells(numbers: Sequence[_Number]) -> dict[tuple[Encoder, str, str], Cell]:
+    """What is shown by backbone, origin and benchmark; both lines of a backbone follow one another."""
+    found: dict[tuple[Encoder, str, str], list[_Number]] = {}
+    for encoder in dict.fromkeys(one.encoder for one in numbers):
+        for one in (one for one in numbers if one.encoder == encoder):
+            found.setdefault((encoder, one.origin, one.benchmark.key), []).append(one)
+    return {place: _shown(some) for place, some in found.items()}
 
 
 def _shown(numbers: Sequence[_Number]) -> Cell:
@@ -225,75 +208,65 @@ def _shown(numbers: Sequence[_Number]) -> Cell:
     return replace(best.cell, note=note)
 
 
-def _fields() -> list[Field[_Line]]:
+def _fields(cells: Mapping[tuple[Encoder, str, str], Cell]) -> list[Field[_Line]]:
+    """The columns; both lines of a backbone are sorted by its printed number, or by the measured one."""
+
+    def cell(line: _Line, key: str) -> Cell:
+        return cells.get((*line, key), EMPTY)
+
+    def value(line: _Line, key: str) -> Any:
+        both = (cell((line[0], origin), key) for origin in ("reported", "measured"))
+        return next((printed_value(one) for one in both if one is not EMPTY), None)
+
     return [
-        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: one.encoder.cells[0],
-              sort=lambda one: one.encoder.name.casefold()),
+        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: one[0].cells["name"],
+              sort=lambda one: one[0].name.casefold()),
         Field(key="parameters", label="Size", numeric=True, note="Parameters.",
-              cell=lambda one: one.encoder.cells[1], sort=lambda one: one.encoder.parameters),
-        Field(key="origin", label="Numbers", sort=lambda one: one.origin,
-              cell=lambda one: Cell(text=one.origin, value=one.origin, kind=one.origin)),
+              cell=lambda one: one[0].cells["parameters"], sort=lambda one: one[0].parameters),
+        Field(key="origin", label="Numbers", cell=lambda one: Cell(text=one[1], value=one[1], kind=one[1]),
+              sort=lambda one: one[1]),
         *(
-            Field(key=one.key, label=one.title, numeric=True,
+            Field(key=one.key, label=one.title, numeric=True, cell=partial(cell, key=one.key),
                   note=f"{one.recipe}: the mean over {_over(one)} of {one.title}.",
-                  cell=partial(_cell, key=one.key), sort=partial(_order, key=one.key))
+                  sort=partial(value, key=one.key))
             for one in BENCHMARKS
         ),
     ]  # fmt: skip
 
 
-def _cell(line: _Line, key: str) -> Cell:
-    return line.cells.get(key, EMPTY)
-
-
-def _order(line: _Line, key: str) -> float | None:
-    return line.order.get(key)
-
-
-def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: BackbonesState) -> Table:
+def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: _BackbonesState) -> Table:
     groups = {one.key: one.recipe for one in BENCHMARKS}
     return Table(
         name="backbones",
         caption="Backbones by recipe and benchmark, scores × 100",
         columns=[replace(f.head(state, PATH), group=groups.get(f.key, "")) for f in fields],
-        rows=[row_of(line, fields, key=f"{line.encoder.slug}-{line.origin}") for line in lines],
+        rows=[row_of(line, fields, key=f"{line[0].slug}-{line[1]}") for line in lines],
         notes=["Each number leads to the table that prints it, or to the model that was measured."],
     )
 
 
 def _all_numbers(numbers: Sequence[_Number]) -> Table:
     """Every number on a line of its own, with where it is from."""
-    heads = ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
-    return Table(
-        name="numbers",
-        caption="Every number, with where it is from",
-        columns=[Column(key=head.lower(), label=head, numeric=head == "Score") for head in heads],
-        rows=[
-            Row(
-                cells=[
-                    one.encoder.cells[0],
-                    *map(_text, (one.benchmark.recipe, one.benchmark.title, one.origin)),
-                    one.cell,
-                    *map(_text, (one.source, one.setting)),
-                ]
-            )
-            for one in numbers
-        ],
-    )
+    heads = {
+        head.lower(): head
+        for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
+    }
+    rows = [
+        texts_row(one.encoder.cells["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
+                  one.source, one.setting)
+        for one in numbers
+    ]  # fmt: skip
+    return plain_table("numbers", "Every number, with where it is from", heads, rows)
 
 
-def _text(text: str) -> Cell:
-    return Cell(text=text, value=text)
-
-
-def _chart(lines: Sequence[_Line], benchmark: Benchmark) -> Chart:
+def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     """A column against the size; hollow where a number is not to be compared."""
     points = [
         Point(
-            label=line.encoder.name, x=line.encoder.parameters, y=printed_value(cell), series=line.origin,
-            emphasised=line.origin == "measured", hollow="apart" in cell.kind, href=cell.href, note=cell.note,
+            label=encoder.name, x=encoder.parameters, y=printed_value(cell), series=origin, href=cell.href,
+            emphasised=origin == "measured", hollow="apart" in cell.kind, note=cell.note,
         )
-        for line in lines if (cell := _cell(line, benchmark.key)) is not EMPTY
+        for (encoder, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=name), points=points)
@@ -303,8 +276,8 @@ def _chart(lines: Sequence[_Line], benchmark: Benchmark) -> Chart:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=BackbonesState,
-        view=view,
+        state=_BackbonesState,
+        view=_view,
         summary="Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),

@@ -48,7 +48,7 @@ MEANS_NOTE = (
 )
 
 
-class CheckState(State):
+class _CheckState(State):
     """The parameters of a check's page."""
 
     verdict: Literal["", "regressed", "missing", "inconclusive", "not testable", "improved", "equivalent"] = (
@@ -61,7 +61,7 @@ class CheckState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPage:
+class _CheckPage:
     """The parts of a check's page beside its tables.
 
     Attributes:
@@ -85,7 +85,7 @@ class CheckPage:
     shown: frozenset[str]
 
 
-def view(site: Site, state: CheckState, check: str) -> Page:
+def _view(site: Site, state: _CheckState, check: str) -> Page:
     """The page of a check: by its own name, or the newest of an id."""
     queries = site.queries
     ids = (one.name for one in queries.checks.values() if one.id == check)
@@ -116,7 +116,7 @@ def view(site: Site, state: CheckState, check: str) -> Page:
             "compare": compare or None,
         },
         notes=made.warnings,
-        context=CheckPage(
+        context=_CheckPage(
             check=made,
             tone=TONES[made.overall],
             facts=[
@@ -179,9 +179,9 @@ def _party(party: Party) -> str:
     return " · ".join(filter(None, (name, source, revision, runs)))
 
 
-def _form(check: Check, state: CheckState, path: str) -> Form:
+def _form(check: Check, state: _CheckState, path: str) -> Form:
     kinds = sorted({task.type for task in check.tasks})
-    options = {
+    options: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "verdict": ("Verdict", [(name, f"{name} ({n})") for name in VERDICTS if (n := len(check.of(name)))]),
         "type": ("Tasks of type", [(kind, kind) for kind in kinds]),
     }
@@ -202,18 +202,18 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
     predicted = any(mean.predicted for mean in check.means)
     heads = {
         "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Columns tested",
+        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
         "wanted": "of", **({"predicted": "It stands for"} if predicted else {}),
     }  # fmt: skip
     rows = [_mean(mean, suites.get(mean.suite, ""), predicted=predicted) for mean in check.means]
-    return plain_table("means", "Means over the columns that were tested", heads, rows, [MEANS_NOTE])
+    return plain_table("means", "Means over the tasks that were tested", heads, rows, [MEANS_NOTE])
 
 
 def _mean(mean: MeanOutcome, href: str, *, predicted: bool) -> Row:
     lacking = mean.wanted - mean.there
     there = Cell(text=str(mean.there), value=mean.there)
     if lacking > 0:
-        there = replace(there, kind="part", note=f"{lacking} of its columns were not tested")
+        there = replace(there, kind="part", note=f"{lacking} of its tasks were not tested")
     return row_of(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
@@ -239,7 +239,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _tasks(queries: Queries, check: Check, state: CheckState, path: str) -> Table:
+def _tasks(queries: Queries, check: Check, state: _CheckState, path: str) -> Table:
     """The tasks that a state asks for."""
     tasks = [t for t in check.tasks if state.verdict in ("", t.verdict) and state.type in ("", t.type)]
     fields = _fields(queries, check)
@@ -322,8 +322,8 @@ def _policy(check: Check) -> Table:
 PAGES = (
     PageRoute(
         path="/check/{check}",
-        state=CheckState,
-        view=view,
+        state=_CheckState,
+        view=_view,
         summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
         all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
     ),

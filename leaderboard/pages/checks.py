@@ -48,14 +48,14 @@ COUNTS = {
 """Columns that count tasks: heading and verdicts; without verdicts all count."""
 
 
-class LineState(State):
+class _LineState(State):
     """The parameters of the page of a model line."""
 
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
-class ChecksState(LineState):
+class _ChecksState(_LineState):
     """The parameters of the list of model lines."""
 
     verdict: Literal["", "regressed", "inconclusive", "improved", "equivalent"] = Field(
@@ -66,7 +66,7 @@ class ChecksState(LineState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChecksPage:
+class _ChecksPage:
     """The parts of the list beside its table: the number of lines without filters, filters, paging."""
 
     total: int
@@ -75,14 +75,14 @@ class ChecksPage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinePage:
+class _LinePage:
     """The parts of a line's page beside its table and charts: the recipe of its models, paging."""
 
     recipe: str
     paging: Paging
 
 
-def view(site: Site, state: ChecksState) -> Page:
+def _view(site: Site, state: _ChecksState) -> Page:
     """The list of model lines."""
     lines = _lines(site.queries)
     kept = [line for line in lines.values() if _keeps(state, line[0])]
@@ -93,7 +93,7 @@ def view(site: Site, state: ChecksState) -> Page:
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
         tables=[_table(kept[max(0, place.first - 1) : place.last], len(kept))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
-        context=ChecksPage(
+        context=_ChecksPage(
             total=len(lines), form=_form(state, [line[0] for line in lines.values()]), paging=place
         ),
     )
@@ -107,7 +107,7 @@ def _lines(queries: Queries) -> dict[str, list[CheckSummary]]:
     return found
 
 
-def _keeps(state: ChecksState, last: CheckSummary) -> bool:
+def _keeps(state: _ChecksState, last: CheckSummary) -> bool:
     return (
         state.verdict in ("", last.overall)
         and state.baseline in ("", last.baseline)
@@ -115,7 +115,7 @@ def _keeps(state: ChecksState, last: CheckSummary) -> bool:
     )
 
 
-def _form(state: ChecksState, lasts: Iterable[CheckSummary]) -> Form:
+def _form(state: _ChecksState, lasts: Iterable[CheckSummary]) -> Form:
     known = list(lasts)
     offered: dict[str, tuple[str, str, Sequence[str]]] = {
         "verdict": (
@@ -170,7 +170,7 @@ def _candidate(check: CheckSummary) -> Cell:
     return Cell(text=check.candidate, value=check.candidate, href=address(f"/check/{check.name}"))
 
 
-def line_view(site: Site, state: LineState, line: str) -> Page:
+def _line_view(site: Site, state: _LineState, line: str) -> Page:
     """The page of a model line."""
     checks = _lines(site.queries).get(line)
     if checks is None:
@@ -188,7 +188,7 @@ def line_view(site: Site, state: LineState, line: str) -> Page:
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
             "recipe": last.recipe or None, "checks": len(checks),
         },
-        context=LinePage(recipe=last.recipe, paging=place),
+        context=_LinePage(recipe=last.recipe, paging=place),
     )  # fmt: skip
 
 
@@ -255,15 +255,15 @@ def _count(check: CheckSummary, verdicts: set[str] | None) -> Cell:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=ChecksState,
-        view=view,
+        state=_ChecksState,
+        view=_view,
         summary="Model lines: a baseline and its suites, with the verdicts of the checks against it.",
         all_paths=lambda site: [PATH] if site.queries.checks else [],
     ),
     PageRoute(
         path=f"{PATH}/{{line}}",
-        state=LineState,
-        view=line_view,
+        state=_LineState,
+        view=_line_view,
         summary="A model line: its checks over time, with the difference of the mean and its interval.",
         all_paths=lambda site: [f"{PATH}/{name}" for name in _lines(site.queries)],
     ),

@@ -50,14 +50,14 @@ RAW = (
 )
 
 
-class PapersState(State):
+class _PapersState(State):
     """The parameters of the list of papers."""
 
     suite: Text = Field("", description="The printed suite that is shown side by side.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PapersPage:
+class _PapersPage:
     """The suites that several papers print (label, URL, current), and the table of the chosen one."""
 
     tabs: Sequence[tuple[str, str, bool]]
@@ -65,14 +65,14 @@ class PapersPage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperPage:
+class _PaperPage:
     """Facts of a paper (name, value, URL), and its tables, each with its heading and what misleads in it."""
 
     facts: Sequence[tuple[str, str, str]]
     sections: Sequence[tuple[str, Sequence[str], Table]]
 
 
-def view(site: Site, state: PapersState) -> Page:
+def _view(site: Site, state: _PapersState) -> Page:
     """The list of papers."""
     papers = site.papers
     suites = printed_suites(papers)
@@ -88,7 +88,7 @@ def view(site: Site, state: PapersState) -> Page:
         template="papers.html",
         lead=f"{printed:,} numbers that {len(papers)} papers print, none of them measured here.",
         tables=[_papers(papers), *differ, *side],
-        context=PapersPage(
+        context=_PapersPage(
             tabs=[
                 (suite, f"{PATH}?{state.query(suite=suite)}#side-by-side", suite == chosen)
                 for suite in dict.fromkeys(filter(None, [*suites, chosen]))
@@ -167,7 +167,7 @@ def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
     return Cell(text=text, value=text, kind="reported", note="; ".join(notes), href=href)
 
 
-def paper_view(site: Site, state: State, paper: str) -> Page:
+def _paper_view(site: Site, state: State, paper: str) -> Page:
     """The page of a paper."""
     if paper not in site.papers:
         raise missing("paper", paper, site.papers, then="The page /papers lists all.")
@@ -185,7 +185,7 @@ def paper_view(site: Site, state: State, paper: str) -> Page:
             "arxiv": one.arxiv or None, "numbers": one.numbers,
             "warnings": {f"table {table.id}": found for table, _ in pairs if (found := warnings(table))},
         },
-        context=PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
+        context=_PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
     )  # fmt: skip
 
 
@@ -296,7 +296,8 @@ class _Beside:
 
     def cells(self, rows: Sequence[PaperValue], at: int) -> dict[tuple[str, str, str, str], Cell]:
         """What an entry has of what `rows` print, and the head of its line."""
-        entry, found = self.scores.entries[at], {}
+        entry = self.scores.entries[at]
+        found: dict[tuple[str, str, str, str], Cell] = {}
         names = {row: self._column(row) for row in rows}
         others = [name for row, name in names.items() if name and not same_queries(row, name)]
         for row in rows:
@@ -328,7 +329,7 @@ class _Beside:
             return _of_others(self._mean("tasks", at), others)
         column = self._column(row)
         cell = self._score(at, column) if column else None
-        return _of_others(cell, [column] if column in others else [])
+        return _of_others(cell, [column] if column and column in others else [])
 
     def _mean(self, over: str, at: int) -> Cell | None:
         """A mean over tasks, types, or within a type, with that over the untouched columns in its text."""
@@ -376,8 +377,8 @@ def _type(over: str) -> str:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=PapersState,
-        view=view,
+        state=_PapersState,
+        view=_view,
         summary="What papers print: the papers, what they differ in, and their scores side by side.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),
@@ -385,7 +386,7 @@ PAGES = (
     PageRoute(
         path=f"{PATH}/{{paper}}",
         state=State,
-        view=paper_view,
+        view=_paper_view,
         summary="A paper: every table as printed, with what was measured here below its lines.",
         all_paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
         formats=("json", "csv", "md", "tex"),

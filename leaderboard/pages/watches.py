@@ -37,7 +37,7 @@ CHANGES = {"drop": "below what was expected", "shift": "a lower level from here 
 TONES = {"checkpoint": "", "drop of the level": "bad"}
 
 
-class WatchState(State):
+class _WatchState(State):
     """The parameters of a watch's page."""
 
     task: Text = Field("", description="The task whose scores are drawn; empty for the mean.")
@@ -47,7 +47,7 @@ class WatchState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchPage:
+class _WatchPage:
     """The parts of a watch's page beside its table and chart; facts are name, value and URL."""
 
     facts: Sequence[tuple[str, str, str]]
@@ -65,7 +65,7 @@ class Value:
     apart: str = ""
 
 
-def view(site: Site, state: WatchState, watch: str) -> Page:
+def _view(site: Site, state: _WatchState, watch: str) -> Page:
     """The page of a watch."""
     queries = site.queries
     if watch not in queries.watches:
@@ -90,7 +90,7 @@ def view(site: Site, state: WatchState, watch: str) -> Page:
                 {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
             ],
         },
-        context=WatchPage(
+        context=_WatchPage(
             facts=[
                 ("What is watched", one.source, ""),
                 ("Suite", one.suite, suite_path(queries, one.suite)),
@@ -121,7 +121,7 @@ def _value(one: Checkpoint, task: str, latest: str) -> Value:
     there = list(one.scores.values())
     if not there:
         return Value(checkpoint=one, value=None)
-    apart = f"{one.there} of {one.wanted} columns"
+    apart = f"{one.there} of {one.wanted} tasks"
     return Value(checkpoint=one, value=sum(there) / len(there), apart=apart)
 
 
@@ -138,7 +138,7 @@ def _lead(watch: Watch) -> str:
     )
 
 
-def _controls(tasks: Sequence[str], state: WatchState) -> list[Control]:
+def _controls(tasks: Sequence[str], state: _WatchState) -> list[Control]:
     options = {
         "task": ("Curve of", [("", "the mean"), *((task, task) for task in tasks)]),
         "scale": ("Steps", [("linear", "linear"), ("log", "logarithmic")]),
@@ -150,7 +150,7 @@ def _controls(tasks: Sequence[str], state: WatchState) -> list[Control]:
     ]
 
 
-def _chart(watch: Watch, values: Sequence[Value], state: WatchState) -> Chart:
+def _chart(watch: Watch, values: Sequence[Value], state: _WatchState) -> Chart:
     what = state.task or f"mean over {watch.suite}"
     changes = {change.step: change for change in watch.change_points} if not state.task else {}
     points = [
@@ -172,7 +172,7 @@ def _chart(watch: Watch, values: Sequence[Value], state: WatchState) -> Chart:
     return chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
 
 
-def _notes(watch: Watch, values: Sequence[Value], state: WatchState) -> list[str]:
+def _notes(watch: Watch, values: Sequence[Value], state: _WatchState) -> list[str]:
     found = []
     if any(value.apart for value in values if value.value is not None):
         found.append("Outlines are checkpoints that are not comparable with the others; the table says why.")
@@ -191,7 +191,7 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: 
     changes = {change.step: change for change in watch.change_points}
     heads = {
         "name": "Checkpoint", "step": "Step", "state": "State", "mean": "Mean",
-        **({"score": task} if task else {}), "there": "Columns", "wanted": "of",
+        **({"score": task} if task else {}), "there": "Tasks", "wanted": "of",
         "change": "Drop of the level", "reason": "Why", "seconds": "Took, s", "when": "When",
     }  # fmt: skip
     rows = [
@@ -238,7 +238,7 @@ def _crumbs(site: Site) -> list[Crumb]:
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 
-def list_view(site: Site, state: State) -> Page:
+def _list_view(site: Site, state: State) -> Page:
     """The list of watches."""
     return Page(
         title="Watches",
@@ -282,15 +282,15 @@ def _watches(queries: Queries) -> Table:
 PAGES = (
     PageRoute(
         path="/watch/{watch}",
-        state=WatchState,
-        view=view,
+        state=_WatchState,
+        view=_view,
         summary="A watch: the mean or a task's score against the step, and every checkpoint.",
         all_paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
     ),
     PageRoute(
         path="/watches",
         state=State,
-        view=list_view,
+        view=_list_view,
         summary="Every watch of a pretraining run: how far it is, and where its level dropped.",
         all_paths=lambda site: ["/watches"] if site.queries.watches else [],
     ),

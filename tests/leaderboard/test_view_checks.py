@@ -73,7 +73,7 @@ def test_every_line_with_its_last_verdict(client: TestClient) -> None:
     assert first["Last verdict"] == "regressed"
     assert first["Difference of the mean"] == "−1.50"
     assert first["Last candidate"] == "minilm-ish"
-    assert first["When"] == "2026-01-28 03:04"
+    assert first["When"] == "2026-01-28 03:04 UTC"
     assert first["Checks"] == str(NIGHTS)
     assert {f"/checks/{LINE}", f"/check/{NEWEST}"} <= links(found)
 
@@ -498,7 +498,7 @@ def test_the_curve_joins_what_is_comparable(client: TestClient) -> None:
     assert len(by_step) == 12
     assert sum(symbol.endswith("-open") for symbol, _ in by_step.values()) == 2
     assert "mean × 100 31" in by_step[11000][1]
-    assert "1 of 2 columns" in by_step[11000][1]
+    assert "1 of 2 tasks" in by_step[11000][1]
     assert "measured in another way" in by_step[1000][1]
     assert "mean × 100 38.1" in by_step[7000][1]
     assert by_step[7000][0] != by_step[8000][0], "the drop has another marker"
@@ -535,7 +535,7 @@ def test_every_checkpoint_with_its_reason(client: TestClient) -> None:
     assert found["step13000"]["State"] == "failed"
     assert found["step13000"]["Why"] == "SciFact: <b>no</b> data"
     assert found["step14000"]["Why"] == "it changed 3 s ago"
-    assert (found["step11000"]["Columns"], found["step11000"]["of"]) == ("1", "2")
+    assert (found["step11000"]["Tasks"], found["step11000"]["of"]) == ("1", "2")
     assert found["step8000"]["Drop of the level"] == "−3.40"
     assert found["step1000"]["Why"] == "measured in another way than the newest one"
     assert found["step5000"]["Mean"] == "36.00"
