@@ -31,15 +31,15 @@ from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
 
-BOARDS: Mapping[str, str] = {
+TEXTS: Mapping[str, str] = {
     "glue": "Backbones fine-tuned on English sentences",
     "mteb": "Embeddings, English, 2025",
     "mteb-v1": "Embeddings, English, 2022",
     "beir": "Retrieval in many domains",
-    "mteb-MTEB-Code-v1": "Retrieval of code",
-    "mteb-LongEmbed": "Retrieval of long documents",
+    "codesearchnet": "Retrieval of code",
+    "mldr": "Retrieval of long documents",
 }
-"""The suites that come first, by slug, each in a few words."""
+"""Suites in a few words, by slug."""
 
 MOST, BEST, NEWEST = 6, 5, 8
 
@@ -60,8 +60,8 @@ class Board:
 def view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
-    slugs = [slug for slug in BOARDS if slug in queries.suites]
-    slugs += [slug for slug in queries.entries_of_suites if slug not in BOARDS and queries.suites[slug].main]
+    main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
+    slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
     boards = [_board(slug, table) for slug, table in tables.items()]
     return Page(
@@ -91,7 +91,7 @@ def _board(slug: str, table: SuiteTable) -> Board:
         slug=slug,
         title=scores.site_suite.suite.title,
         href="/glue" if slug == "glue" else table.path,
-        text=f"{BOARDS[slug]}: {tasks}" if slug in BOARDS else tasks.capitalize(),
+        text=f"{TEXTS[slug]}: {tasks}" if slug in TEXTS else tasks.capitalize(),
         more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
         rows=[_place(table, row) for row in rows[:BEST]],
         chart=_small(size_chart(table, f"size-{slug}")) if len(rows) > 2 else None,
