@@ -217,7 +217,7 @@ def source_cell(entry: Entry, path: str) -> Cell:
         href, text = address(f"/papers/{entry.source}"), entry.treatment
     else:
         href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {entry_name(entry)}"
-    short = text if len(text) <= 44 else f"{text[:43]}…"
+    short = text if len(text) <= 50 else f"{text[:22]}…{text[-27:]}"
     note = "; ".join(part for part in (made_of(entry) or entry.treatment, TRUST[entry.trust]) if part)
     kind = f"{entry.origin} {kinds_of(entry)}".strip()
     return Cell(text=short, value=text, href=href, note=note, kind=kind)

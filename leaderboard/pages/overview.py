@@ -86,7 +86,7 @@ def _board(slug: str, table: SuiteTable) -> Board:
     """A suite with its best models; where none is ranked, the rows of papers with the best means."""
     scores, ranked = table.scores, [row for row in table.ordered if table.ranks.place[row]]
     rows = ranked or [row for row in table.ordered if scores.over_tasks.complete[row]]
-    tasks = tasks_text(len(scores.site_suite.suite.columns))
+    tasks = tasks_text(scores.over_tasks.expected)
     return Board(
         slug=slug,
         title=scores.site_suite.suite.title,
