@@ -179,7 +179,7 @@ def test_a_suite_of_ones_own_has_a_page(tmp_path: Path) -> None:
     page = client.get(f"/suites/{own.slug}.json").json()
     (row,) = page["tables"][0]["rows"]
     assert [row["cells"][f"task:{of.name}"]["value"] for of in tasks] == [
-        0.25 + at / 8 for at in range(len(tasks))
+        100 * (0.25 + at / 8) for at in range(len(tasks))
     ]
     assert not row["cells"]["tasks"].get("value")  # a dozen queries are shown and not averaged
     assert client.get(f"/suites/{own.slug}").status_code == 200

@@ -184,7 +184,7 @@ def test_a_check_in_full(client: TestClient) -> None:
     assert means["cells"]["candidate"]["value"] == printed(check.means[0].candidate)
 
 
-def test_the_twins_of_a_check(client: TestClient) -> None:
+def test_the_formats_of_a_check(client: TestClient) -> None:
     twin = client.get(f"/check/{NEWEST}.json").json()
     plain = json.loads(json.dumps(nightly(NIGHTS - 1).to_json()))
     assert twin["data"]["check"] == {name: value for name, value in plain.items() if name != "schema"}

@@ -74,7 +74,7 @@ def test_every_printed_value_stands_on_its_page(client: TestClient, slug: str) -
 
 
 @pytest.mark.parametrize("slug", PAPERS)
-def test_the_twins_hold_every_printed_value(client: TestClient, slug: str) -> None:
+def test_every_format_holds_every_printed_value(client: TestClient, slug: str) -> None:
     tables = client.get(f"/papers/{slug}.json").json()["tables"]
     cells = [cell for table in tables for row in table["rows"] for cell in row["cells"].values()]
     printed = Counter(str(c["value"]) for c in cells if c.get("kind") == "reported")
