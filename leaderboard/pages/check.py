@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field as Parameter
 
@@ -29,7 +29,6 @@ from leaderboard.pages._sorting import Field, in_order
 from leaderboard.pages._sorting import row_of as sorted_row
 from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.pages._training import words
-from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, Text, address
 from leaderboard.web.site import Site
@@ -37,24 +36,11 @@ from leaderboard.web.tables import Cell, Row, Table
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
-NOTES = (
-    "Scores and differences are times 100; the interval is that at the level 1 − 2·alpha of the policy.",
-    "p is corrected for the number of tasks and for the means' part of alpha: of a drop beyond the one that "
-    "is allowed, and of a rise.",
-)
-MEANS_NOTE = (
-    "Scores and differences are times 100; the means have half of the policy's alpha, so that the interval "
-    "of one suite is that at the level 1 − alpha; the mean of a single task has that task's interval."
-)
 
 
 class _CheckState(State):
     """The parameters of a check's page."""
 
-    verdict: Literal["", "regressed", "missing", "inconclusive", "not testable", "improved", "equivalent"] = (
-        Parameter("", description="Only tasks of this verdict.")
-    )
-    type: Text = Parameter("", description="Only tasks of this type.")
     sort: Text = Parameter(
         "verdict", description="A column's key of the table of tasks; with - in front downwards."
     )
@@ -71,8 +57,6 @@ class _CheckPage:
         compare: The page with both models side by side; empty where there is none.
         why: Why there is none, in a sentence.
         line: The page of its model line.
-        form: The filters over tasks.
-        shown: The names of the tables that have rows.
     """
 
     check: Check
@@ -81,8 +65,6 @@ class _CheckPage:
     compare: str
     why: str
     line: str
-    form: Form
-    shown: frozenset[str]
 
 
 def _view(site: Site, state: _CheckState, check: str) -> Page:
@@ -128,10 +110,8 @@ def _view(site: Site, state: _CheckState, check: str) -> Page:
                 ("Exit code", str(made.exit_code), "", EXITS.get(made.exit_code, "")),
             ],
             compare=compare,
-            why=_why(candidates, baselines, pair),
+            why=_why(pair),
             line=line,
-            form=_form(made, state, path),
-            shown=frozenset(table.name for table in tables if table.rows),
         ),
     )
 
@@ -154,15 +134,11 @@ def _compare(pair: tuple[Entry, Entry] | None, suites: Sequence[str]) -> str:
     )
 
 
-def _why(candidates: Sequence[Entry], baselines: Sequence[Entry], pair: tuple[Entry, Entry] | None) -> str:
+def _why(pair: tuple[Entry, Entry] | None) -> str:
     """Why two models cannot be put side by side; empty where they can."""
-    if pair is not None:
-        return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
-    lacking = [name for name, some in (("candidate", candidates), ("baseline", baselines)) if not some]
-    return (
-        f"The records of the {' and the '.join(lacking)} are not on this site, so they cannot be put side by "
-        "side here. `harness push` sends them."
-    )
+    if pair is None:
+        return "Not both models have records on this site: `harness push` sends them."
+    return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
 
 
 def _model(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None, side: int) -> str:
@@ -179,77 +155,38 @@ def _party(party: Party) -> str:
     return " · ".join(filter(None, (name, source, revision, runs)))
 
 
-def _form(check: Check, state: _CheckState, path: str) -> Form:
-    kinds = sorted({task.type for task in check.tasks})
-    options: dict[str, tuple[str, list[tuple[str, str]]]] = {
-        "verdict": ("Verdict", [(name, f"{name} ({n})") for name in VERDICTS if (n := len(check.of(name)))]),
-        "type": ("Tasks of type", [(kind, kind) for kind in kinds]),
-    }
-    controls = [
-        Control(
-            kind="select", name=name, label=label, value=getattr(state, name), options=[("", "all"), *some]
-        )
-        for name, (label, some) in options.items()
-        if len(some) > 1
-    ]
-    chosen = {name: value for name in options if (value := getattr(state, name))}
-    chips = [(value, f"{path}?{state.query(**{name: ''})}") for name, value in chosen.items()]
-    return form(state, path, controls, chips=chips)
-
-
 def _means(check: Check, suites: Mapping[str, str]) -> Table:
     """The means: one row for each suite."""
-    predicted = any(mean.predicted for mean in check.means)
     heads = {
         "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
         "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
-        "wanted": "of", **({"predicted": "It stands for"} if predicted else {}),
+        "wanted": "of",
     }  # fmt: skip
-    rows = [_mean(mean, suites.get(mean.suite, ""), predicted=predicted) for mean in check.means]
-    return plain_table("means", "Means over the tasks that were tested", heads, rows, [MEANS_NOTE])
+    rows = [_mean(mean, suites.get(mean.suite, "")) for mean in check.means]
+    return plain_table("means", "Means over the tasks that were tested", heads, rows)
 
 
-def _mean(mean: MeanOutcome, href: str, *, predicted: bool) -> Row:
+def _mean(mean: MeanOutcome, href: str) -> Row:
     lacking = mean.wanted - mean.there
-    there = Cell(text=str(mean.there), value=mean.there)
-    if lacking > 0:
-        there = replace(there, kind="part", note=f"{lacking} of its tasks were not tested")
+    note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
     return row_of(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
         *map(score_cell, (mean.margin, mean.candidate, mean.baseline)),
-        there,
+        Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
         Cell(text=str(mean.wanted), value=mean.wanted),
-        *([_predicted(mean.predicted)] if predicted else []),
         key=mean.suite,
     )
 
 
-def _predicted(found: Mapping[str, Any]) -> str | None:
-    """The mean that the suite predicts, in words."""
-    if not found:
-        return None
-    names = ("candidate", "candidate_low", "candidate_high", "baseline")
-    value, low, high, baseline = (score_text(_number(found.get(name))) for name in names)
-    return f"{found.get('target', '')}, predicted: {value} ({low} to {high}), the baseline {baseline}"
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _tasks(queries: Queries, check: Check, state: _CheckState, path: str) -> Table:
-    """The tasks that a state asks for."""
-    tasks = [t for t in check.tasks if state.verdict in ("", t.verdict) and state.type in ("", t.type)]
     fields = _fields(queries, check)
-    total = counted(len(check.tasks), "task")
     return Table(
         name="tasks",
-        caption=f"{len(tasks)} of {total}" if len(tasks) < len(check.tasks) else total,
+        caption=counted(len(check.tasks), "task"),
         columns=[field.head(state, path) for field in fields],
-        rows=[sorted_row(task, fields, task.task) for task in in_order(tasks, fields, state.sort)],
-        notes=NOTES,
+        rows=[sorted_row(task, fields, task.task) for task in in_order(check.tasks, fields, state.sort)],
     )
 
 

@@ -52,7 +52,6 @@ class _WatchPage:
 
     facts: Sequence[tuple[str, str, str]]
     form: Form
-    notes: Sequence[str]
     paging: Paging
 
 
@@ -97,7 +96,6 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
                 ("Newest score", when_text(newest), ""),
             ],
             form=form(state, path, _controls(tasks, state)),
-            notes=_notes(one, values, state),
             paging=place,
         ),
     )
@@ -170,15 +168,6 @@ def _chart(watch: Watch, values: Sequence[Value], state: _WatchState) -> Chart:
         joined=True,
     )
     return chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
-
-
-def _notes(watch: Watch, values: Sequence[Value], state: _WatchState) -> list[str]:
-    found = []
-    if any(value.apart for value in values if value.value is not None):
-        found.append("Outlines are checkpoints that are not comparable with the others; the table says why.")
-    if watch.change_points and not state.task:
-        found.append("Upright lines are where the level dropped, with how far it is below what was expected.")
-    return found
 
 
 def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: str) -> Table:
