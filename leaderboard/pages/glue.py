@@ -136,7 +136,7 @@ def _mean_of(line: GlueLine, tasks: int) -> Cell:
     return Cell(text=line.average.value, value=line.average.number, note="as printed: its tasks are not")
 
 
-def _short(text: str, most: int = 36) -> Cell:
+def _short(text: str, most: int = 26) -> Cell:
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     return Cell(text=short, value=text or None, note=text if short != text else "")
 
