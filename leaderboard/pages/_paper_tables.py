@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
 
+from leaderboard.data.backbones import backbone_of
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TASKS,
@@ -102,6 +103,9 @@ def _columns(heads: Sequence[str]) -> list[Column]:
 
 def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> Row:
     labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
+    if backbone := backbone_of(line.first.backbone):
+        note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
+        labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
     return Row(cells=[*labels, *(one.make(line) for one in numbers)])
 
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-from pydantic import Field as Parameter
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
 from harness.scores import score_text
 from leaderboard.data.checks import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
-    cell_of,
     counted,
     delta_cell,
     plain_table,
@@ -25,25 +20,15 @@ from leaderboard.pages._check_tables import (
     verdict_cell,
     when_text,
 )
-from leaderboard.pages._sorting import Field, in_order
-from leaderboard.pages._sorting import row_of as sorted_row
 from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.pages._training import words
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.web.parameters import State, Text, address
+from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Row, Table
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
-
-
-class _CheckState(State):
-    """The parameters of a check's page."""
-
-    sort: Text = Parameter(
-        "verdict", description="A column's key of the table of tasks; with - in front downwards."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +52,7 @@ class _CheckPage:
     line: str
 
 
-def _view(site: Site, state: _CheckState, check: str) -> Page:
+def _view(site: Site, state: State, check: str) -> Page:
     """The page of a check: by its own name, or the newest of an id."""
     queries = site.queries
     ids = (one.name for one in queries.checks.values() if one.id == check)
@@ -75,7 +60,7 @@ def _view(site: Site, state: _CheckState, check: str) -> Page:
     if name is None:
         raise NotFound(f"No check is called {check!r}.", hint="The page /checks leads to all of them.")
     made = adapter().validate_json(queries.document("check", name))
-    path, line = address(f"/check/{name}"), address(f"/checks/{line_of(made)}")
+    line = address(f"/checks/{line_of(made)}")
     candidates, baselines = (
         [entry for entry in queries.entries.values() if entry.artifact in party.artifacts]
         for party in (made.candidate, made.baseline)
@@ -84,7 +69,7 @@ def _view(site: Site, state: _CheckState, check: str) -> Page:
     suites = {typed: suite_path(queries, typed) for typed in made.suites}
     compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
     models = [_model(some, pair, side) for side, some in enumerate((candidates, baselines))]
-    tables = [_means(made, suites), _tasks(queries, made, state, path), _policy(made)]
+    tables = [_means(made, suites), _tasks(queries, made), _policy(made)]
     against = made.baseline.baseline or made.baseline.name
     return Page(
         title=f"{made.candidate.name} against {against}",
@@ -180,52 +165,39 @@ def _mean(mean: MeanOutcome, href: str) -> Row:
     )
 
 
-def _tasks(queries: Queries, check: Check, state: _CheckState, path: str) -> Table:
-    fields = _fields(queries, check)
-    return Table(
-        name="tasks",
-        caption=counted(len(check.tasks), "task"),
-        columns=[field.head(state, path) for field in fields],
-        rows=[sorted_row(task, fields, task.task) for task in in_order(check.tasks, fields, state.sort)],
-    )
-
-
-def _fields(queries: Queries, check: Check) -> list[Field[TaskOutcome]]:
+def _tasks(queries: Queries, check: Check) -> Table:
+    """The tasks, by verdict, the largest drop first."""
+    heads = {
+        "name": "Task", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
+        "p_regressed": "p of a drop", "p_improved": "p of a rise", "margin": "Margin",
+        "candidate": "Candidate", "baseline": "Baseline", "units": "Resampled",
+        "why": "Why, what would settle it",
+    }  # fmt: skip
     keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
     results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
-
-    def number(key: str, label: str, cell: Any = delta_cell) -> Field[TaskOutcome]:
-        value = partial(_value, key=key)
-        return Field(key=key, label=label, numeric=True, up=True, sort=value, cell=lambda t: cell(value(t)))
-
-    def score(key: str, label: str) -> Field[TaskOutcome]:
-        def cell(task: TaskOutcome) -> Cell:
-            own = (results[one] for one in getattr(task, f"{key}_keys") if one in results)
-            return score_cell(_value(task, key), next(own, ""))
-
-        return Field(key=key, label=label, numeric=True, up=True, sort=partial(_value, key=key), cell=cell)
-
-    return [
-        Field(key="name", label="Task", sticky=True, up=True, sort=lambda t: t.task.casefold(),
-              cell=lambda t: Cell(text=t.task, value=t.task, note=f"{t.type}, {t.metric}",
-                                  href=task_path(t.task) if t.task in known else "")),
-        Field(key="verdict", label="Verdict", up=True, sort=lambda t: VERDICTS.index(t.verdict),
-              cell=lambda t: verdict_cell(
-                  t.verdict, note=f"{t.type}, {t.metric}{'' if t.must_not_regress else ' · may regress'}")),
-        number("delta", "Difference"), number("low", "from"), number("high", "to"),
-        number("p_regressed", "p of a drop", _p), number("p_improved", "p of a rise", _p),
-        Field(key="margin", label="Margin", numeric=True, up=True, sort=lambda t: t.margin,
-              cell=lambda t: score_cell(t.margin, note=f"a drop of {score_text(t.max_drop)} is allowed")),
-        score("candidate", "Candidate"), score("baseline", "Baseline"),
-        Field(key="units", label="Resampled", cell=_units),
-        Field(key="said", label="Why, what would settle it",
-              cell=lambda t: cell_of(" · ".join(filter(None, (t.reason, t.to_settle))))),
-    ]  # fmt: skip
+    tasks = sorted(check.tasks, key=lambda task: (VERDICTS.index(task.verdict), task.delta or 0))
+    rows = [_task(task, results, task_path(task.task) if task.task in known else "") for task in tasks]
+    return plain_table("tasks", counted(len(tasks), "task"), heads, rows)
 
 
-def _value(task: TaskOutcome, key: str) -> float | None:
-    value: float | None = getattr(task, key)
-    return value
+def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
+    what, units = f"{task.type}, {task.metric}", f"{task.units:,} {task.unit}".strip() if task.units else ""
+    runs = "" if task.runs in ((0, 0), (1, 1)) else f", {task.runs[0]} against {task.runs[1]} runs"
+    pages = [
+        next((results[key] for key in keys if key in results), "")
+        for keys in (task.candidate_keys, task.baseline_keys)
+    ]
+    return row_of(
+        Cell(text=task.task, value=task.task, note=what, href=href),
+        verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
+        *map(delta_cell, (task.delta, task.low, task.high)),
+        *map(_p, (task.p_regressed, task.p_improved)),
+        score_cell(task.margin, note=f"a drop of {score_text(task.max_drop)} is allowed"),
+        *map(score_cell, (task.candidate, task.baseline), pages),
+        units + runs,
+        " · ".join(filter(None, (task.reason, task.to_settle))),
+        key=task.task,
+    )
 
 
 def _results(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
@@ -259,7 +231,7 @@ def _policy(check: Check) -> Table:
 PAGES = (
     PageRoute(
         path="/check/{check}",
-        state=_CheckState,
+        state=State,
         view=_view,
         summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
         all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],

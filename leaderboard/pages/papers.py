@@ -147,7 +147,7 @@ def _paper_view(site: Site, state: State, paper: str) -> Page:
         template="paper.html",
         lead=f"{count} with {one.numbers} printed numbers, as they stand in the paper.",
         crumbs=[Crumb(label="Papers", href=PATH)],
-        tables=[*(table for _, table in pairs), _models(site.queries, one)],
+        tables=[table for _, table in pairs],
         data={
             "paper": one.slug, "name": one.name, "year": one.year, "authors": one.authors,
             "arxiv": one.arxiv or None, "numbers": one.numbers,
@@ -180,28 +180,6 @@ def _section(table: PaperTable, shown: Table) -> tuple[str, Sequence[str], Table
     caption, notes = f"{table.numbers} numbers as printed", [n for n in shown.notes if n not in told]
     heading = f"{name[0].upper()}{name[1:]}: {table.caption}"
     return heading, told, replace(shown, caption=caption, columns=columns, notes=notes)
-
-
-def _models(queries: Queries, paper: Paper) -> Table:
-    """What the printed names stand for, and what is known of those models here."""
-    heads = {"printed": "Printed as", "backbone": "Backbone", "hub": "On the hub",
-             "measured": "Entries measured here", "imported": "Entries imported"}  # fmt: skip
-    rows = []
-    for model, size, backbone, hub in dict.fromkeys(
-        (row.model, row.size_class, row.backbone, row.hub_id) for row in paper.rows if row.hub_id
-    ):
-        entries = [entry for entry in queries.entries.values() if entry.model == hub]
-        counts = [sum(e.origin == origin for e in entries) for origin in ("measured", "imported")]
-        href = f"/models/{entries[0].model_slug}" if entries else ""
-        rows.append(
-            row_of(
-                f"{model} {size}".strip(),
-                backbone,
-                Cell(text=hub, value=hub, href=href),
-                *(Cell(text=str(n) if n else "–", value=n, kind="" if n else "none") for n in counts),
-            )
-        )
-    return plain_table("models", "What printed names stand for, where that is beyond doubt", heads, rows)
 
 
 def _with_measured(queries: Queries, paper: Paper, table: PaperTable) -> Table:

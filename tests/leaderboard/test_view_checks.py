@@ -223,20 +223,6 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
     assert "Both are one model here" in page(client, f"/check/{LONE}").text
 
 
-@pytest.mark.parametrize(
-    ("sort", "tasks"),
-    [
-        ("name", sorted((t.task for t in TASKS), key=str.casefold)),
-        ("-delta", ["STSBenchmark", "Banking77Classification", "MindSmallReranking", "SciFact",
-                    "TRECCOVID & <others>"]),
-    ],
-)  # fmt: skip
-def test_tasks_are_sorted(client: TestClient, sort: str, tasks: list[str]) -> None:
-    found = rows(client, f"/check/{NEWEST}.json?sort={sort}", "tasks")
-    assert [row["key"] for row in found] == tasks
-    page(client, f"/check/{NEWEST}?sort={sort}")
-
-
 def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for hour, overall in (("03", "equivalent"), ("05", "improved"), ("04", "regressed")):
@@ -249,9 +235,7 @@ def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "path", ["/check/none", "/checks/none", "/check/..%2f..", f"/check/{NEWEST}?sort=nope", "/watch/none"]
-)
+@pytest.mark.parametrize("path", ["/check/none", "/checks/none", "/check/..%2f..", "/watch/none"])
 def test_what_is_none_is_said(client: TestClient, path: str) -> None:
     assert client.get(path, headers=BROWSER).status_code == 404
 

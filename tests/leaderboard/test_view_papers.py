@@ -65,7 +65,7 @@ def test_every_printed_value_stands_on_its_page(client: TestClient, slug: str) -
     wanted: dict[str, Counter[str]] = {}
     for row in committed(slug):
         wanted.setdefault(anchor(row["table"]), Counter()).update([row["value"]] if row["value"] else [])
-    assert set(wanted) == {name for name in found.tables if name != "models"}
+    assert set(wanted) == set(found.tables)
     for name, values in wanted.items():
         cells = [cell for row in found.tables[name] for cell in row]
         printed = Counter(re.split(r" ±| \[", text)[0] for text, classes in cells if "reported" in classes)
@@ -159,8 +159,18 @@ def test_imports_are_not_mixed_in(client: TestClient) -> None:
     for slug in PAPERS:
         text = client.get(f"/papers/{slug}").text
         assert "77.7" not in [cell for row in Html(text).tables.values() for line in row for cell, _ in line]
-    models = page(client, "/papers/neobert").texts("models")
-    assert next(row for row in models if row[2] == MODERN)[-2:] == ["1", "1"]
+
+
+def test_a_printed_name_leads_to_its_backbone(client: TestClient) -> None:
+    tables = client.get("/papers/neobert.json").json()["tables"]
+    (table,) = [one for one in tables if one["name"] == "table-3"]
+    heads = [row["cells"]["model"] for row in table["rows"]]
+    (neobert,) = [cell for cell in heads if cell["value"] == "NeoBERT_4096"]
+    assert (neobert["href"], neobert["note"]) == (
+        "/models/neobert",
+        "stands for NeoBERT, chandar-lab/NeoBERT",
+    )
+    assert client.get(neobert["href"]).status_code == 200
 
 
 SCORE = {"STS": 0.5, "Retrieval": 0.25}
