@@ -31,10 +31,9 @@ from leaderboard.pages._backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.pages._check_tables import plain_table
-from leaderboard.pages._check_tables import row_of as texts_row
+from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import made_of
+from leaderboard.pages._suite_table import kinds_of, made_of
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import printed_value
@@ -44,7 +43,7 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
 
 PATH = "/backbones"
-RECIPES: Mapping[str, tuple[str, ...]] = {"SimCSE": ("simcse",), "DPR": ("dpr",), "dpr-mldr-id": ("mldr",)}
+RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
@@ -167,10 +166,12 @@ def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
             if scores.mean(over).complete[row]:
                 text = made_of(entry) or entry.treatment
                 cell = measured_mean(scores, row, over)
+                kinds = dict.fromkeys([*cell.kind.split(), *kinds_of(entry).split()])
                 yield _Number(
                     encoder=encoders[entry.id], benchmark=benchmark, origin="measured",
                     cell=replace(
-                        cell, href=f"/models/{entry.model_slug}", note=f"{text}; {cell.note}".strip("; ")
+                        cell, href=f"/models/{entry.model_slug}", kind=" ".join(kinds),
+                        note=f"{text}; {cell.note}".strip("; "),
                     ),
                     source="measured here", setting=text, weight=precedence(entry),
                 )  # fmt: skip
@@ -182,8 +183,8 @@ def _is_of(entry: Entry, benchmark: Benchmark) -> bool:
         return entry.output == "label"
     if benchmark.recipe == "ColBERT":
         return entry.output == "multivector"
-    recipes = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe, ())
-    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe in recipes
+    recipe = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe)
+    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe == recipe
 
 
 def _over(benchmark: Benchmark) -> str:
@@ -252,7 +253,7 @@ def _all_numbers(numbers: Sequence[_Number]) -> Table:
         for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     }
     rows = [
-        texts_row(one.encoder.cells["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
+        plain_row(one.encoder.cells["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
                   one.source, one.setting)
         for one in numbers
     ]  # fmt: skip

@@ -13,8 +13,8 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
     counted,
     delta_cell,
+    plain_row,
     plain_table,
-    row_of,
     score_cell,
     suite_path,
     verdict_cell,
@@ -154,7 +154,7 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
 def _mean(mean: MeanOutcome, href: str) -> Row:
     lacking = mean.wanted - mean.there
     note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
-    return row_of(
+    return plain_row(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
@@ -187,7 +187,7 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
         next((results[key] for key in keys if key in results), "")
         for keys in (task.candidate_keys, task.baseline_keys)
     ]
-    return row_of(
+    return plain_row(
         Cell(text=task.task, value=task.task, note=what, href=href),
         verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
         *map(delta_cell, (task.delta, task.low, task.high)),
@@ -224,7 +224,7 @@ def _p(value: float | None) -> Cell:
 
 def _policy(check: Check) -> Table:
     """The policy: every setting."""
-    rows = [row_of(name, words(value)) for name, value in check.policy.items()]
+    rows = [plain_row(name, words(value)) for name, value in check.policy.items()]
     return plain_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
 
 

@@ -15,8 +15,8 @@ from leaderboard.pages._check_tables import (
     delta_cell,
     marks_cell,
     moment_cell,
+    plain_row,
     plain_table,
-    row_of,
     verdict_cell,
     verdicts_text,
     when_text,
@@ -96,7 +96,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
 
 def _row(line: Sequence[CheckSummary], *, recipes: bool) -> Row:
     last = line[0]
-    return row_of(
+    return plain_row(
         Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
         ", ".join(last.suites),
@@ -174,7 +174,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
         groups |= dict.fromkeys(own, f"Mean over {suite}")
     heads |= {key: label for key, (label, _) in COUNTS.items()} | {"when": "When"}
     rows = [
-        row_of(
+        plain_row(
             _candidate(check),
             verdict_cell(check.overall),
             *(cell for suite in suites for cell in _deltas(_mean(check, suite))),

@@ -24,7 +24,7 @@ from leaderboard.pages._backbones import (
     plain_cell,
 )
 from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import how_cell, task_cell
+from leaderboard.pages._suite_table import how_cell, kinds_of, task_cell
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import over_seeds, printed_value
@@ -163,8 +163,8 @@ def _measured(site: Site, convention: GlueView) -> Iterator[_Line]:
         }
         more = {
             "mean": measured_mean(scores, row),
-            "source": Cell(text="measured here", value="measured here", kind="measured",
-                           href=f"/models/{entry.model_slug}"),
+            "source": Cell(text="measured here", value="measured here", href=f"/models/{entry.model_slug}",
+                           kind=f"measured {kinds_of(entry)}".strip()),
             "convention": Cell(text=name, value=convention.chosen),
             "setting": how_cell(entry),
             "seeds": Cell(text=" or ".join(map(str, counts)), value=max(counts, default=None)),

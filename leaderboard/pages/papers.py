@@ -25,7 +25,7 @@ from leaderboard.data.papers import (
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteScores
 from leaderboard.data.suites import views
-from leaderboard.pages._check_tables import plain_table, row_of
+from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._paper_tables import Measured, paper_table, warnings
 from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell
 from leaderboard.pages._training import recipes_of
@@ -70,7 +70,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
     heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
              "numbers": "Numbers", "odd": "Do not follow"}  # fmt: skip
     rows = [
-        row_of(
+        plain_row(
             Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
@@ -103,7 +103,7 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     for one in sorted(found, key=lambda one: -_apart(one)):
         apart = _apart(one)
         rows.append(
-            row_of(
+            plain_row(
                 *(
                     getattr(one, name)
                     for name in ("backbone", "suite", "metric", "treatment")

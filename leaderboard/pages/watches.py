@@ -17,8 +17,8 @@ from leaderboard.data.watches import opened
 from leaderboard.pages._check_tables import (
     counted,
     moment_cell,
+    plain_row,
     plain_table,
-    row_of,
     score_cell,
     suite_path,
     when_text,
@@ -195,7 +195,7 @@ def _row(value: Value, href: str, change: ChangePoint | None, task: str) -> Row:
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
-    return row_of(
+    return plain_row(
         Cell(text=one.name, value=one.name, href=href, note=place),
         _step(one.step),
         Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
@@ -251,7 +251,7 @@ def _watches(queries: Queries) -> Table:
         best = "" if one.best_step is None else f"at step {one.best_step:,}"
         counts = [one.states.get(state, 0) for state in STATES]
         rows.append(
-            row_of(
+            plain_row(
                 Cell(text=one.name, value=one.name, href=address(f"/watch/{one.name}")),
                 one.source,
                 Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),
