@@ -39,7 +39,7 @@ from site_data import (
     suites,
 )
 
-# Pages and twins
+# Pages and their formats
 
 
 BROWSER = {"accept": "text/html,application/xhtml+xml"}
@@ -110,7 +110,7 @@ def _no_constant(name: str) -> float:
     raise AssertionError(f"JSON has no {name}")
 
 
-def test_twins_of_a_page_are_named_on_it_and_hold_its_state() -> None:
+def test_formats_of_a_page_are_named_on_it_and_hold_its_state() -> None:
     asking = client()
     page = Parsed(asking.get("/suites/nanobeir?q=tiny&mean=types&theme=dark", headers=BROWSER).text)
     for form in FORMATS:
@@ -470,7 +470,7 @@ def test_a_file_by_another_address_is_asked_for_again() -> None:
 def test_pages_name_files_by_their_content() -> None:
     page = Parsed(TestClient(standard_app()).get("/", headers={"accept": "text/html"}).text)
     found = [a["href"] for a in page.all("link") if a.get("rel") == "stylesheet"]
-    assert found == [asset("style.css")]
+    assert found == [asset("style.css"), asset("boards.css")]
 
 
 @pytest.mark.parametrize(
