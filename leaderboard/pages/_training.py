@@ -339,8 +339,8 @@ def _sweep_bars(sweep: SweepPart) -> Bars:
 
 def _numbers(values: Sequence[Any]) -> list[float] | None:
     """Values as numbers; None where one of them is none."""
-    found = [number for value in values if (number := _number(value)) is not None]
-    return found if len(found) == len(values) else None
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    return numbers if len(numbers) == len(values) else None
 
 
 def _number(value: Any) -> float | None:
