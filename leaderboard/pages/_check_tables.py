@@ -32,7 +32,7 @@ def cell_of(value: Plain) -> Cell:
     return Cell(text=f"{value:,}" if isinstance(value, int) else value or "–", value=value or None)
 
 
-def row_of(*values: Plain, key: str = "") -> Row:
+def plain_row(*values: Plain, key: str = "") -> Row:
     """A row of texts, numbers and cells."""
     return Row(key=key, cells=[cell_of(value) for value in values])
 
@@ -139,7 +139,7 @@ def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
     times = "once" if len(found) == 1 else f"{len(found):,} times"
     rows = [
-        row_of(
+        plain_row(
             Cell(text=check.baseline, value=check.baseline, href=address(f"/check/{check.name}")),
             ", ".join(check.suites),
             moment_cell(check.when),

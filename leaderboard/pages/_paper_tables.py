@@ -10,20 +10,16 @@ from decimal import Decimal
 from functools import partial
 from typing import TypeAlias
 
-from harness.errors import unknown
+from leaderboard.data.backbones import backbone_of
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TASKS,
     OVER_TYPES,
-    SCORES,
-    Conflict,
     Line,
     Paper,
     PaperTable,
     PaperValue,
-    conflicts,
     key_of,
-    lines_of,
     number_of,
     plain,
     power_laws,
@@ -95,60 +91,6 @@ def _measured(cell: Cell) -> Cell:
     return cell if cell is EMPTY else replace(cell, kind=" ".join(kinds))
 
 
-def side_by_side(papers: Mapping[str, Paper], suite: str) -> Table:
-    """Every paper's scores of a suite, those of one backbone below one another.
-
-    Raises:
-        UsageError: No paper prints scores of such a suite.
-    """
-    rows = [row for paper in papers.values() for row in paper.rows if row.unit in SCORES]
-    if suite not in (known := {row.suite for row in rows}):
-        raise unknown("printed suite", suite, known, then="`/papers` shows all.")
-    own = sorted((row for row in rows if row.suite == suite), key=lambda row: row.backbone.casefold())
-    lines = lines_of(own, _side_labels, lambda row: plain(suite, row.metric))
-    ways = list(dict.fromkeys(way for line in lines for way in line.means))
-    numbers = sorted(_numbers(lines, ways=ways, ours=False), key=lambda one: _place(one.column.label))
-    heads = _heads(lines)
-    differing = {id(row): conflict for conflict in conflicts(papers) for row in conflict.prints}
-    numbers = [replace(one, make=_with_conflicts(one, differing)) for one in numbers]
-    return Table(
-        name=f"side-by-side-{key_of(suite)}",
-        caption=f"{suite} in the papers, by backbone",
-        columns=[*_columns(heads), *(one.column for one in numbers)],
-        rows=[_row(line, heads, numbers) for line in lines],
-        notes=["A cell's note names the papers that print another value of it."] if differing else [],
-    )
-
-
-def _side_labels(row: PaperValue) -> dict[str, str]:
-    return {
-        "Backbone": row.backbone,
-        "Paper": row.paper,
-        "Table": row.table,
-        "Printed as": row.name,
-        "Treatment": row.treatment,
-        "Setting": row.setting,
-    }
-
-
-def _place(label: str) -> int:
-    """Averages stand last, recomputed ones behind them."""
-    return 2 if label.endswith(" (recomputed)") else int(label == AVERAGE)
-
-
-def _with_conflicts(numbers: _Numbers, differing: Mapping[int, Conflict]) -> Callable[[Line], Cell]:
-    def make(line: Line) -> Cell:
-        cell, row = numbers.make(line), line.cells.get(numbers.column.label)
-        conflict = differing.get(id(row))
-        if row is None or conflict is None:
-            return cell
-        others = [one for one in conflict.prints if one.paper != row.paper and not one.same_as(row)]
-        note = "; ".join(f"{one.paper}, {title(one.table)} has {one.value}" for one in others)
-        return replace(cell, note=f"{cell.note} {note}.".strip()) if note else cell
-
-    return make
-
-
 def _heads(lines: Sequence[Line]) -> list[str]:
     """The labels that a table needs: a setting that all lines share goes below it."""
     values = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
@@ -161,6 +103,9 @@ def _columns(heads: Sequence[str]) -> list[Column]:
 
 def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> Row:
     labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
+    if backbone := backbone_of(line.first.backbone):
+        note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
+        labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
     return Row(cells=[*labels, *(one.make(line) for one in numbers)])
 
 

@@ -151,7 +151,7 @@ class SuiteTable:
     def columns(self) -> list[_Column]:
         """Every column that there is."""
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
-        several, columns = len(scores.by_type) > 1, scores.site_suite.suite.columns
+        several = len(scores.by_type) > 1
         place, rows = ranks.place.tolist(), range(len(entries))
         borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
@@ -161,7 +161,7 @@ class SuiteTable:
             _number("parameters", "Size", [*map(parameters_of, entries)], parameters_text, "?",
                     note="Parameters."),
             self._mean("tasks", "over tasks", scores.over_tasks,
-                       f"The mean over {tasks_text(len(columns))}, all alike."),
+                       f"The mean over {tasks_text(scores.over_tasks.expected)}, all alike."),
             self._mean("types", "over types", scores.over_types, "The mean of the types' means."),
             *self._untouched_means(several),
             _number("borda", "Borda", borda, group="Mean", scored=True, optional=True,
@@ -564,13 +564,9 @@ def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Ent
 
 
 def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
-    """Why a score flatters a model, as kinds.
+    """Why a score of some scopes flatters a model, as kinds.
 
-    Args:
-        entry: The model.
-        scopes: What the score is of.
-        texts: How many texts of it are in the model's training data.
-        column: The name of the column of several tasks.
+    `texts` of it are in the training data; `column` is the name of a column of several tasks.
     """
     trained = entry.trained_on or ()
     marks = (

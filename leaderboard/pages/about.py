@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leaderboard.data.imports import sources
-from leaderboard.pages._check_tables import plain_table, row_of
+from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
@@ -38,7 +38,7 @@ def _sources(site: Site) -> Iterator[Row]:
 
 def _row(origin: str, name: str, entries: int, scores: int, when: str) -> Row:
     counts = (Cell(text=f"{number:,}", value=number) for number in (entries, scores))
-    return row_of(Cell(text=origin, value=origin, kind=origin), name, *counts, when)
+    return plain_row(Cell(text=origin, value=origin, kind=origin), name, *counts, when)
 
 
 PAGES = (

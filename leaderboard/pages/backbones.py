@@ -1,4 +1,4 @@
-"""Backbones by recipes: what each pretrained encoder comes to on every benchmark, printed and measured."""
+"""Backbones by recipes: what each pretrained backbone comes to on every benchmark, printed and measured."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import Field as Parameter
 
 from leaderboard.data.backbones import (
     BENCHMARKS,
+    Backbone,
     Benchmark,
     PrintedScore,
     backbones,
@@ -23,18 +24,17 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._backbones import (
     GLUE,
     BackboneState,
-    Encoder,
     GlueView,
     apart,
-    encoders_of,
+    backbones_of,
     filters,
+    head_cells,
     measured_mean,
     plain_cell,
 )
-from leaderboard.pages._check_tables import plain_table
-from leaderboard.pages._check_tables import row_of as texts_row
+from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import made_of
+from leaderboard.pages._suite_table import kinds_of, made_of
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import printed_value
@@ -44,7 +44,7 @@ from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
 
 PATH = "/backbones"
-RECIPES: Mapping[str, tuple[str, ...]] = {"SimCSE": ("simcse",), "DPR": ("dpr",), "dpr-mldr-id": ("mldr",)}
+RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
@@ -70,7 +70,7 @@ class _Number:
     Of several in one place the one of the greatest `weight` is shown.
     """
 
-    encoder: Encoder
+    backbone: Backbone
     benchmark: Benchmark
     origin: str
     cell: Cell
@@ -79,7 +79,7 @@ class _Number:
     weight: tuple[float | str, ...]
 
 
-_Line: TypeAlias = tuple[Encoder, str]
+_Line: TypeAlias = tuple[Backbone, str]
 """The numbers of a backbone of one origin."""
 
 
@@ -91,13 +91,13 @@ def _view(site: Site, state: _BackbonesState) -> Page:
         raise missing("column", state.column, benchmarks, then="The page /backbones offers those there are.")
     convention = GlueView.of(state, site.papers)
     numbers = [*_printed(site, convention), *_measured(site.queries, convention)]
-    shown = [one for one in numbers if one.encoder.passes(state, one.origin)]
+    shown = [one for one in numbers if state.keeps(one.backbone, one.origin)]
     cells = _cells(shown)
     fields = _fields(cells)
     lines = in_order(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
     drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}
-    measured = {one.encoder.slug for one in numbers if one.origin == "measured"}
-    every = {one.encoder.slug for one in numbers}
+    measured = {one.backbone.slug for one in numbers if one.origin == "measured"}
+    every = {one.backbone.slug for one in numbers}
     return Page(
         title="Backbones",
         template="backbones.html",
@@ -113,7 +113,7 @@ def _view(site: Site, state: _BackbonesState) -> Page:
                  f"{PATH}?{state.query(column=one.key)}#c-size", one.key == state.column)
                 for one in BENCHMARKS
             ],
-            form=filters(state, PATH, (one.encoder.parameters for one in numbers)),
+            form=filters(state, PATH, (one.backbone.parameters for one in numbers)),
         ),
     )  # fmt: skip
 
@@ -138,7 +138,7 @@ def _printed(site: Site, convention: GlueView) -> Iterator[_Number]:
                 note="; ".join([f"{row.paper}, {title(row.table)}: {row.setting}", *score.notes]),
             )
             yield _Number(
-                encoder=Encoder.of(known[slug]), benchmark=benchmark, origin="reported",
+                backbone=known[slug], benchmark=benchmark, origin="reported",
                 cell=apart(cell, why) if why else cell,
                 source=f"{row.paper}, {title(row.table)}",
                 setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
@@ -156,7 +156,7 @@ def _apart(score: PrintedScore, columns: Sequence[str]) -> str:
 def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
     """The complete means of what recipes made of backbones."""
     made = [e for e in queries.entries.values() if e.origin == "measured" and not e.member]
-    encoders = encoders_of(made, queries.models)
+    roots = backbones_of(made, queries.models)
     for benchmark in BENCHMARKS:
         own, listed = [e for e in made if _is_of(e, benchmark)], queries.suites.get(benchmark.suite)
         if listed is None or not own:
@@ -167,10 +167,12 @@ def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
             if scores.mean(over).complete[row]:
                 text = made_of(entry) or entry.treatment
                 cell = measured_mean(scores, row, over)
+                kinds = dict.fromkeys([*cell.kind.split(), *kinds_of(entry).split()])
                 yield _Number(
-                    encoder=encoders[entry.id], benchmark=benchmark, origin="measured",
+                    backbone=roots[entry.id], benchmark=benchmark, origin="measured",
                     cell=replace(
-                        cell, href=f"/models/{entry.model_slug}", note=f"{text}; {cell.note}".strip("; ")
+                        cell, href=f"/models/{entry.model_slug}", kind=" ".join(kinds),
+                        note=f"{text}; {cell.note}".strip("; "),
                     ),
                     source="measured here", setting=text, weight=precedence(entry),
                 )  # fmt: skip
@@ -182,8 +184,8 @@ def _is_of(entry: Entry, benchmark: Benchmark) -> bool:
         return entry.output == "label"
     if benchmark.recipe == "ColBERT":
         return entry.output == "multivector"
-    recipes = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe, ())
-    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe in recipes
+    recipe = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe)
+    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe == recipe
 
 
 def _over(benchmark: Benchmark) -> str:
@@ -191,12 +193,12 @@ def _over(benchmark: Benchmark) -> str:
     return "types" if benchmark.recipe == "SimCSE" else "tasks"
 
 
-def _cells(numbers: Sequence[_Number]) -> dict[tuple[Encoder, str, str], Cell]:
+def _cells(numbers: Sequence[_Number]) -> dict[tuple[Backbone, str, str], Cell]:
     """What is shown by backbone, origin and benchmark; both lines of a backbone follow one another."""
-    found: dict[tuple[Encoder, str, str], list[_Number]] = {}
-    for encoder in dict.fromkeys(one.encoder for one in numbers):
-        for one in (one for one in numbers if one.encoder == encoder):
-            found.setdefault((encoder, one.origin, one.benchmark.key), []).append(one)
+    found: dict[tuple[Backbone, str, str], list[_Number]] = {}
+    for backbone in dict.fromkeys(one.backbone for one in numbers):
+        for one in (one for one in numbers if one.backbone == backbone):
+            found.setdefault((backbone, one.origin, one.benchmark.key), []).append(one)
     return {place: _shown(some) for place, some in found.items()}
 
 
@@ -208,7 +210,7 @@ def _shown(numbers: Sequence[_Number]) -> Cell:
     return replace(best.cell, note=note)
 
 
-def _fields(cells: Mapping[tuple[Encoder, str, str], Cell]) -> list[Field[_Line]]:
+def _fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line]]:
     """The columns; both lines of a backbone are sorted by its printed number, or by the measured one."""
 
     def cell(line: _Line, key: str) -> Cell:
@@ -219,10 +221,10 @@ def _fields(cells: Mapping[tuple[Encoder, str, str], Cell]) -> list[Field[_Line]
         return next((printed_value(one) for one in both if one is not EMPTY), None)
 
     return [
-        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: one[0].cells["name"],
+        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: head_cells(one[0])["name"],
               sort=lambda one: one[0].name.casefold()),
         Field(key="parameters", label="Size", numeric=True, note="Parameters.",
-              cell=lambda one: one[0].cells["parameters"], sort=lambda one: one[0].parameters),
+              cell=lambda one: head_cells(one[0])["parameters"], sort=lambda one: one[0].parameters),
         Field(key="origin", label="Numbers", cell=lambda one: Cell(text=one[1], value=one[1], kind=one[1]),
               sort=lambda one: one[1]),
         *(
@@ -252,8 +254,10 @@ def _all_numbers(numbers: Sequence[_Number]) -> Table:
         for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     }
     rows = [
-        texts_row(one.encoder.cells["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
-                  one.source, one.setting)
+        plain_row(
+            head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin,
+            one.cell, one.source, one.setting,
+        )
         for one in numbers
     ]  # fmt: skip
     return plain_table("numbers", "Every number, with where it is from", heads, rows)
@@ -263,10 +267,10 @@ def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     """A column against the size; hollow where a number is not to be compared."""
     points = [
         Point(
-            label=encoder.name, x=encoder.parameters, y=printed_value(cell), series=origin, href=cell.href,
+            label=backbone.name, x=backbone.parameters, y=printed_value(cell), series=origin, href=cell.href,
             emphasised=origin == "measured", hollow="apart" in cell.kind, note=cell.note,
         )
-        for (encoder, origin), cell in numbers.items()
+        for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=name), points=points)

@@ -10,21 +10,21 @@ from typing import Any
 
 from pydantic import Field as Parameter
 
-from leaderboard.data.backbones import GlueLine, glue_lines
+from leaderboard.data.backbones import Backbone, GlueLine, glue_lines
 from leaderboard.data.papers import key_of, title
 from leaderboard.pages._backbones import (
     GLUE,
     BackboneState,
-    Encoder,
     GlueView,
     apart,
-    encoders_of,
+    backbones_of,
     filters,
+    head_cells,
     measured_mean,
     plain_cell,
 )
 from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import how_cell, task_cell
+from leaderboard.pages._suite_table import how_cell, kinds_of, task_cell
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import over_seeds, printed_value
@@ -57,7 +57,7 @@ class _GluePage:
 class _Line:
     """A row of the table, its cells by column; `own` says that they are by the chosen convention."""
 
-    encoder: Encoder
+    backbone: Backbone
     origin: str
     own: bool
     cells: Mapping[str, Cell]
@@ -68,7 +68,7 @@ def _view(site: Site, state: _GlueState) -> Page:
     convention = GlueView.of(state, site.papers)
     every = [*_measured(site, convention), *_printed(site, convention)]
     fields = _fields(convention)
-    lines = in_order([one for one in every if one.encoder.passes(state, one.origin)], fields, state.sort)
+    lines = in_order([one for one in every if state.keeps(one.backbone, one.origin)], fields, state.sort)
     name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
     return Page(
         title="GLUE",
@@ -90,7 +90,7 @@ def _view(site: Site, state: _GlueState) -> Page:
         context=_GluePage(
             conventions=convention.tabs(PATH, state),
             says=convention.known[convention.chosen].says,
-            form=filters(state, PATH, (one.encoder.parameters for one in every)),
+            form=filters(state, PATH, (one.backbone.parameters for one in every)),
         ),
     )
 
@@ -99,9 +99,9 @@ def _printed(site: Site, convention: GlueView) -> Iterator[_Line]:
     """The lines that papers print."""
     for line in glue_lines(site.papers):
         if line.backbone:
-            encoder, cells = Encoder.of(line.backbone), _printed_cells(line, convention)
+            cells = head_cells(line.backbone) | _printed_cells(line, convention)
             own = not convention.differing(line.convention)
-            yield _Line(encoder=encoder, origin="reported", own=own, cells={**encoder.cells, **cells})
+            yield _Line(backbone=line.backbone, origin="reported", own=own, cells=cells)
 
 
 def _printed_cells(line: GlueLine, convention: GlueView) -> dict[str, Cell]:
@@ -136,7 +136,7 @@ def _mean_of(line: GlueLine, tasks: int) -> Cell:
     return Cell(text=line.average.value, value=line.average.number, note="as printed: its tasks are not")
 
 
-def _short(text: str, most: int = 36) -> Cell:
+def _short(text: str, most: int = 26) -> Cell:
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     return Cell(text=short, value=text or None, note=text if short != text else "")
 
@@ -148,7 +148,7 @@ def _measured(site: Site, convention: GlueView) -> Iterator[_Line]:
         return
     scores = queries.suite_scores(queries.suites[GLUE], convention.chosen)
     rows = {row: entry for row, entry in enumerate(scores.entries) if entry.origin != "reported"}
-    encoders, tasks = encoders_of(rows.values(), queries.models), list(convention.tasks)
+    roots, tasks = backbones_of(rows.values(), queries.models), list(convention.tasks)
     trainings = {
         (entry, record["task"]["name"]): record.get("training") or {}
         for entry, record in queries.records([entry.id for entry in rows.values()], tasks)
@@ -163,16 +163,15 @@ def _measured(site: Site, convention: GlueView) -> Iterator[_Line]:
         }
         more = {
             "mean": measured_mean(scores, row),
-            "source": Cell(text="measured here", value="measured here", kind="measured",
-                           href=f"/models/{entry.model_slug}"),
+            "source": Cell(text="measured here", value="measured here", href=f"/models/{entry.model_slug}",
+                           kind=f"measured {kinds_of(entry)}".strip()),
             "convention": Cell(text=name, value=convention.chosen),
             "setting": how_cell(entry),
             "seeds": Cell(text=" or ".join(map(str, counts)), value=max(counts, default=None)),
         }  # fmt: skip
         with_seeds = {task: _with_seeds(cells[task], own[task], task, convention) for task in tasks}
-        encoder = encoders[entry.id]
-        every = {**encoder.cells, **with_seeds, **more}
-        yield _Line(encoder=encoder, origin="measured", own=True, cells=every)
+        every = head_cells(roots[entry.id]) | with_seeds | more
+        yield _Line(backbone=roots[entry.id], origin="measured", own=True, cells=every)
 
 
 def _seeds(training: Mapping[str, Any]) -> list[int]:
@@ -238,8 +237,8 @@ def _chart(lines: Sequence[_Line], name: str) -> Chart:
     """The mean against the size; hollow where it is by another convention."""
     points = [
         Point(
-            label=line.encoder.name, x=line.encoder.parameters, y=_value(line, "mean"), series=line.origin,
-            emphasised=line.origin == "measured", hollow=not line.own, href=f"/models/{line.encoder.slug}",
+            label=line.backbone.name, x=line.backbone.parameters, y=_value(line, "mean"), series=line.origin,
+            emphasised=line.origin == "measured", hollow=not line.own, href=f"/models/{line.backbone.slug}",
             note=f"{line.cells['source'].text}, convention: {line.cells['convention'].text}",
         )
         for line in lines

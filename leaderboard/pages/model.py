@@ -15,7 +15,6 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import judged_table
 from leaderboard.pages._model_scores import (
     TRUST,
-    UNKNOWN,
     EntryResults,
     Standing,
     entry_name,
@@ -62,9 +61,7 @@ class ModelState(State):
     entry: Text = Field(
         "", description="The entry to show in full, by its name in URLs; empty for the best known."
     )
-    q: Text = Field("", description="Part of a task's name.")
-    suite: Text = Field("", description="Only tasks of this suite, by its name in URLs.")
-    type: Text = Field("", description="Only results of this task type.")
+    q: Text = Field("", description="Part of the name of a task, of its type, or of a suite that has it.")
     sort: Text = Field("name", description="A column of the results; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Results on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of results.")
@@ -314,32 +311,18 @@ def _written(record: Mapping[str, Any]) -> str:
 def _results(
     queries: Queries, entries: Sequence[EntryResults], state: ModelState, path: str
 ) -> tuple[list[Table], Paging, Form, int]:
-    """The results of some entries by task, with the filters above them and how many there are.
-
-    Raises:
-        NotFound: The state names a suite, a type or a column that is none.
-    """
+    """The results of some entries by task, with the search above them and how many there are."""
     shown = entries[:SIDE_BY_SIDE]
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}
-    types = sorted({row.type or UNKNOWN for row in rows.values()})
-    suites = {one.suite.slug: one.suite.suite.title for results in shown for one in results.standings}
-    for what, name, known in (("suite", state.suite, suites), ("task type", state.type, types)):
-        if name and rows and name not in known:
-            raise missing(what, name, known, then="The page offers those there are.")
-    inside = {task.name for task in queries.suites[state.suite].suite.tasks} if state.suite and rows else rows
-    some = [
-        row for task, row in rows.items()
-        if task in inside and state.type in ("", row.type or UNKNOWN)
-        and state.q.casefold() in task.casefold()
-    ]  # fmt: skip
-    where, any_one = paging(len(some), state, path), ("", "any")
-    controls = form(state, path, [
-        Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
-        Control(kind="select", name="suite", label="Suite", value=state.suite,
-                options=[any_one, *suites.items()]),
-        Control(kind="select", name="type", label="Task type", value=state.type,
-                options=[any_one, *((name, name) for name in types)]),
-    ])  # fmt: skip
+    suites = {one.suite.suite.title: one.suite.suite.tasks for own in shown for one in own.standings}
+    query = state.q.casefold()
+    inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
+    some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
+    where = paging(len(some), state, path)
+    what = "part of a task, a type or a suite"
+    controls = form(
+        state, path, [Control(kind="search", name="q", label="Tasks", value=state.q, placeholder=what)]
+    )
     if not rows:
         return [], where, controls, 0
     fields = result_fields(shown)

@@ -91,10 +91,14 @@ def _make_items(site: Site) -> Iterator[_Item]:
     for slug, one in queries.suites.items():
         what = f"{len(one.suite.columns)} tasks"
         yield _Item("suite", one.suite.title, f"/suites/{slug}", [one.typed], what)
+    glue = {task.name for task in queries.suites["glue"].suite.tasks} if "glue" in queries.suites else ()
     for task in known_tasks(queries):
         kind, _, count = queries.tasks.get(task, ("", "", 0))
-        what = ", ".join(text for text in (kind, f"{count} results") if text)
-        yield _Item("task", task, task_path(task), what=what)
+        if task in glue:
+            what = "of GLUE: measured, and printed in papers"
+            yield _Item("task", task, address("/glue", {"sort": f"-{task}"}), what=what)
+        else:
+            yield _Item("task", task, task_path(task), what=f"{kind}, {count} results".removeprefix(", "))
     for recipe in catalog.recipes().values():
         yield _Item("recipe", recipe.name, address(f"/recipes/{recipe.name}"), what=recipe.summary)
     for paper in site.papers.values():

@@ -169,7 +169,7 @@ def _lead(table: SuiteTable) -> str:
     more = f" {printed} rows are printed in papers." if printed else ""
     if not count:
         return f"No {what} has a score yet.{more}"
-    tasks = len(table.scores.site_suite.suite.columns)
+    tasks = table.scores.over_tasks.expected
     every = tasks_text(1) if tasks == 1 else f"all {tasks} tasks"
     return f"{ranked} of {count} {what}s have scores on {every} and are ranked.{more}"
 
@@ -186,7 +186,7 @@ def _notes(table: SuiteTable) -> Iterator[str]:
     """The sentences below the table."""
     scores, places = table.scores, table.ranks.place[table.ranks.place > 0]
     other, bad = (int((scores.reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
-    if len(scores.site_suite.suite.columns) < FEWEST:
+    if scores.over_tasks.expected < FEWEST:
         yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
     elif len(set(places.tolist())) < len(places):
         yield "Models that cannot be told apart from the first of their group share its rank."
@@ -243,14 +243,16 @@ class SuitesState(State):
 def suites_view(site: Site, state: SuitesState) -> Page:
     """Every suite by kind, the boards first, those with the most models before the others."""
     known, query = site.queries.entries_of_suites, state.q.casefold()
+    printed = {slug for _, slug, *_ in site.queries.averages()}
     suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
     suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
     rows: list[Row] = []
     for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
-        own = [_suite_row(suite, known.get(suite.slug, 0)) for suite in suites if suite.main == main]
+        own = [_suite_row(s, known.get(s.slug, 0), s.slug in printed) for s in suites if s.main == main]
         group = Row(kind="group", cells=[Cell(text=heading), *[Cell()] * (len(LIST_COLUMNS) - 1)])
         rows += [group, *own] if own else []
-    caption = f"{len(suites)} suites, {sum(suite.slug in known for suite in suites)} of them with scores"
+    some = sum(suite.slug in printed or suite.slug in known for suite in suites)
+    caption = f"{len(suites)} suites, {some} of them with scores"
     return Page(
         title="Suites",
         template="suites.html",
@@ -260,15 +262,16 @@ def suites_view(site: Site, state: SuitesState) -> Page:
     )
 
 
-def _suite_row(suite: SiteSuite, entries: int) -> Row:
+def _suite_row(suite: SiteSuite, entries: int, printed: bool) -> Row:
     types = ", ".join(dict.fromkeys(column.type for column in suite.suite.columns))
     about = describe_suite(suite.typed, suite.suite.title).text
     short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
+    kind = "" if entries or printed else "none"
     typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
     return Row(
         cells=[
             Cell(text=suite.suite.title, value=suite.suite.title, href=f"/suites/{suite.slug}"),
-            Cell(text=str(entries) if entries else "–", value=entries, kind="" if entries else "none"),
+            Cell(text=str(entries or ("papers" if printed else "–")), value=entries, kind=kind),
             Cell(text=str(len(suite.suite.columns)), value=len(suite.suite.columns)),
             Cell(text=types, value=types),
             Cell(text=short, value=about, note=about if short != about else ""),

@@ -17,8 +17,8 @@ from leaderboard.data.watches import opened
 from leaderboard.pages._check_tables import (
     counted,
     moment_cell,
+    plain_row,
     plain_table,
-    row_of,
     score_cell,
     suite_path,
     when_text,
@@ -52,7 +52,6 @@ class _WatchPage:
 
     facts: Sequence[tuple[str, str, str]]
     form: Form
-    notes: Sequence[str]
     paging: Paging
 
 
@@ -97,7 +96,6 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
                 ("Newest score", when_text(newest), ""),
             ],
             form=form(state, path, _controls(tasks, state)),
-            notes=_notes(one, values, state),
             paging=place,
         ),
     )
@@ -172,15 +170,6 @@ def _chart(watch: Watch, values: Sequence[Value], state: _WatchState) -> Chart:
     return chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
 
 
-def _notes(watch: Watch, values: Sequence[Value], state: _WatchState) -> list[str]:
-    found = []
-    if any(value.apart for value in values if value.value is not None):
-        found.append("Outlines are checkpoints that are not comparable with the others; the table says why.")
-    if watch.change_points and not state.task:
-        found.append("Upright lines are where the level dropped, with how far it is below what was expected.")
-    return found
-
-
 def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: str) -> Table:
     """Some checkpoints, the newest first."""
     models = {
@@ -206,7 +195,7 @@ def _row(value: Value, href: str, change: ChangePoint | None, task: str) -> Row:
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
-    return row_of(
+    return plain_row(
         Cell(text=one.name, value=one.name, href=href, note=place),
         _step(one.step),
         Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
@@ -262,7 +251,7 @@ def _watches(queries: Queries) -> Table:
         best = "" if one.best_step is None else f"at step {one.best_step:,}"
         counts = [one.states.get(state, 0) for state in STATES]
         rows.append(
-            row_of(
+            plain_row(
                 Cell(text=one.name, value=one.name, href=address(f"/watch/{one.name}")),
                 one.source,
                 Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),

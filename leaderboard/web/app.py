@@ -125,6 +125,7 @@ def create_app(settings: Settings, site: Site | None = None, *, follows: bool = 
         yield
         for task in tasks:
             task.cancel()
+        gc.unfreeze()  # or DuckDB says at the end that its objects were left
 
     app = FastAPI(
         title="Encoder leaderboard",

@@ -1,6 +1,7 @@
 """Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
 
-It also writes the main revision of every model for the site (leaderboard/data/main_revisions.csv).
+It also writes for the site the main revision of every model (leaderboard/data/main_revisions.csv), and what
+tasks and benchmarks are (leaderboard/data/descriptions.json).
 A line has one task, benchmark or group of similar tasks, sorted by name, without fields at their defaults, so
 that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of
 date.
@@ -15,6 +16,7 @@ import io
 import itertools
 import json
 import math
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -383,9 +385,6 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     return sum(texts), sum(characters)
 
 
-MAIN_REVISIONS = Path(__file__).parents[2] / "leaderboard" / "data" / "main_revisions.csv"
-
-
 def _main_revisions() -> str:
     """The main revision of each model of the installed mteb, as CSV."""
     import mteb
@@ -397,19 +396,55 @@ def _main_revisions() -> str:
     return text.getvalue()
 
 
+def _descriptions() -> str:
+    """The descriptions, addresses, citations and languages of text tasks and of their benchmarks."""
+    import mteb
+
+    rows: dict[str, Any] = {}
+    for task in mteb.get_tasks(exclude_superseded=False):
+        about = task.metadata
+        if set(about.modalities) == {"text"}:
+            languages = sorted({code.partition("-")[0] for code in about.languages})
+            rows[f"task:{about.name}"] = _description(about, about.bibtex_citation, languages)
+    for benchmark in mteb.get_benchmarks():
+        if any(f"task:{task.metadata.name}" in rows for task in benchmark.tasks):
+            rows[f"benchmark:{benchmark.name}"] = _description(benchmark, benchmark.citation, [])
+    lines = [f"{json.dumps(key)}: {json.dumps(rows[key], ensure_ascii=False)}" for key in sorted(rows)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _description(about: Any, citation: str | None, languages: list[str]) -> dict[str, Any]:
+    """What is there of a description: its text has no line ends and no addresses of Markdown's links."""
+    facts = {
+        "text": " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", about.description or "").split()),
+        "reference": str(about.reference or ""),
+        "citation": (citation or "").strip(),
+        "languages": languages,
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _files() -> dict[Path, str]:
+    """What the installed mteb gives for each file."""
+    site = Path(__file__).parents[2] / "leaderboard" / "data"
+    return {
+        PATH: _render(),
+        site / "main_revisions.csv": _main_revisions(),
+        site / "descriptions.json": _descriptions(),
+    }
+
+
 def main(arguments: list[str]) -> int:
-    """Write the files, or with --check print how the first differs; gives the exit status."""
-    made = _render()
-    if "--check" not in arguments:
-        PATH.write_text(made, encoding="utf-8")
-        MAIN_REVISIONS.write_text(_main_revisions(), encoding="utf-8")
-        return 0
-    changed = set(made.splitlines()) ^ set(PATH.read_text(encoding="utf-8").splitlines())
-    if not changed:
-        return 0
-    names = sorted({line.partition(":")[0] for line in changed})
-    print(f"{PATH.name} is out of date for {len(names)}: {', '.join(names[:8])}. Next: {COMMAND}")
-    return 1
+    """Write the files, or with --check print how one differs; gives the exit status."""
+    for path, made in _files().items():
+        changed = set(made.splitlines()) ^ set(path.read_text(encoding="utf-8").splitlines())
+        if "--check" not in arguments:
+            path.write_text(made, encoding="utf-8")
+        elif changed:
+            names = sorted({line.partition(":")[0] for line in changed})
+            print(f"{path.name} is out of date for {len(names)}: {', '.join(names[:8])}. Next: {COMMAND}")
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ KINDS: dict[str, str] = {
     "compare-two": "compare 2",
     "compare-three": "compare 3",
     "pareto": "/pareto?suite=nanobeir",
+    "glue": "/glue?view=modernbert",
+    "backbones": "/backbones?column=dpr-beir",
     "papers": "/papers",
     **{f"paper-{name}": f"/papers/{name}" for name in PAPERS},
     "checks": "/checks",
@@ -96,7 +98,7 @@ def severe(page: Page) -> list[str]:
 
 def test_the_papers_are_all_of_them(reader: Reader) -> None:
     reader.open("/papers")
-    hrefs = reader.page.eval_on_selector_all(".cards a", "all => all.map(one => one.getAttribute('href'))")
+    hrefs = reader.page.eval_on_selector_all("#t-papers a", "all => all.map(one => one.getAttribute('href'))")
     assert sorted(hrefs) == sorted(f"/papers/{name}" for name in PAPERS)
 
 

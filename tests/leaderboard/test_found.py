@@ -607,7 +607,7 @@ def test_all_scopes_by_task() -> None:
     task = replace(fake_task("L"), output="label")
     glue = everything()["glue"]
     assert set(views(glue.suite)) == set(glue.suite.conventions)
-    plain = Suite(name="s", title="S", columns=(Column(name="L", type="x", tasks=(task, fake_task("M"))),))
+    plain = Suite(name="s", title="S", columns=(Column(name="LM", type="x", tasks=(task, fake_task("M"))),))
     found = all_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
     assert {scope.view for scope in found["RTE"]} == set(glue.suite.conventions)
     assert {scope.view for scope in found["L"]} == {""}

@@ -50,7 +50,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def results(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The public results: where HARNESS_MTEB_RESULTS names them, else unpacked."""
     if os.environ.get("HARNESS_MTEB_RESULTS"):

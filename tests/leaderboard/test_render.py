@@ -147,7 +147,8 @@ def test_the_legend_lists_the_kinds_that_are_used_and_no_others(table: Table) ->
 NOT_COMPARABLE = {
     "part": "part", "other": "other revision", "leak": "trained on", "bad": "impossible", "failed": "failed",
     "reported": "reported", "chosen": "chosen", "seeds": "some seeds", "own": "own data",
-    "changed": "changed settings", "selected": "selected", "texts": "trained on texts", "apart": "not comparable",
+    "changed": "changed settings", "selected": "selected", "texts": "trained on texts",
+    "apart": "not comparable",
 }  # fmt: skip
 
 
@@ -227,7 +228,13 @@ def test_latex_holds_no_sign_that_does_something(table: Table) -> None:
     words = (
         "textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|textbf|textit|pm|times|S|P"
     )
-    marks = "\n".join(body).replace(r"$^\dagger$", "").replace(r"$^\ddagger$", "").replace(r"$^\diamond$", "").replace(r"$^{\neq}$", "")
+    marks = (
+        "\n".join(body)
+        .replace(r"$^\dagger$", "")
+        .replace(r"$^\ddagger$", "")
+        .replace(r"$^\diamond$", "")
+        .replace(r"$^{\neq}$", "")
+    )
     rest = re.sub(rf"\\({words})(?=[{{$])" + r"|\\[&%$#_{}\\]", "", marks)
     assert "\\" not in rest
     assert not set("%#_^~<>|") & set(rest)

@@ -254,8 +254,7 @@ def test_a_file_out_of_date_is_named_and_left_alone(
 ) -> None:
     old = tmp_path / "snapshot.json"
     old.write_text('{\n"made_by": "hand",\n"tasks": {}\n}\n')
-    monkeypatch.setattr(make_snapshot, "PATH", old)
-    monkeypatch.setattr(make_snapshot, "_render", lambda: '{\n"made_by": "hand",\n"A": {}\n}\n')
+    monkeypatch.setattr(make_snapshot, "_files", lambda: {old: '{\n"made_by": "hand",\n"A": {}\n}\n'})
     assert make_snapshot.main(["--check"]) == 1
     assert capsys.readouterr().out == (
         'snapshot.json is out of date for 2: "A", "tasks". Next: python -m suites._mteb.make_snapshot\n'
