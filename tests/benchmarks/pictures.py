@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -26,24 +27,24 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from browsing import chromium, served  # noqa: E402
-
 from leaderboard.web.app import create_app  # noqa: E402
-from leaderboard.web.settings import Settings  # noqa: E402
+from leaderboard.web.settings import from_environment  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
-WIDTH, HEIGHT, COLUMNS = 1120, 660, 118
+WIDTH, HEIGHT, SCALE, COLUMNS = 1280, 800, 0.75, 118
 RUN = "harness run --model minilm --suite stdlib"
 
 
 def site(browser: Browser, results: Path) -> None:
     """The first page in both themes, once its charts are drawn."""
     with tempfile.TemporaryDirectory() as snapshots:
-        settings = Settings(results=(results,), reported=ROOT / "results" / "reported", refresh=0,
-                            snapshots=Path(snapshots))  # fmt: skip
+        settings = replace(from_environment([results]), refresh=0, snapshots=Path(snapshots))
         with served(create_app(settings)) as base:
             for theme in ("light", "dark"):
                 size = {"width": WIDTH, "height": HEIGHT}
-                page = browser.new_page(base_url=base, viewport=size, color_scheme=theme)
+                page = browser.new_page(
+                    base_url=base, viewport=size, color_scheme=theme, device_scale_factor=SCALE
+                )
                 page.goto("/")
                 page.wait_for_selector(".chart [data-drawn] .point")
                 page.wait_for_timeout(1000)
