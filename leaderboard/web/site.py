@@ -125,7 +125,6 @@ class Site:
             site={
                 "title": TITLE,
                 "version": __version__,
-                "url": self.settings.url,
                 "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds,
                 "paths": {route.path for route in self.pages},
