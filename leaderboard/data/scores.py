@@ -21,6 +21,9 @@ Ints: TypeAlias = NDArray[np.int64]
 LEVEL = 0.95
 """Of the intervals that make ties."""
 
+FEWEST = 6
+"""Of the tasks whose scores alone can say that two models cannot be told apart."""
+
 BYTES = 80
 """Of the numbers of a cell."""
 
@@ -568,7 +571,8 @@ def tied(
 
     Where both means have intervals over seeds and examples, these are put together as those of
     independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
-    weighted as in the mean, give Student's interval of their mean.
+    weighted as in the mean, give Student's interval of their mean. Over fewer than FEWEST tasks that is so
+    wide that anything would be level, so only equal means are.
 
     Args:
         first: (columns,), scores of the one.
@@ -582,7 +586,7 @@ def tied(
     bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    return abs(mean) <= half_width(differences)
+    return mean == 0 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
 
 
 def half_width(differences: Floats) -> float:
