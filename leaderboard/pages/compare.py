@@ -284,7 +284,7 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Dimension": lambda entry: _text(entry.dimension),
     "Tokens, at most": lambda entry: _text(entry.max_tokens),
     "Released": lambda entry: _text(entry.released),
-    "Open weights": lambda entry: _text({True: "yes", False: "no"}.get(entry.open_weights)),
+    "Open weights": lambda entry: _text({True: "yes", False: "no", None: None}[entry.open_weights]),
     "Made of": lambda entry: _text(entry.adapted_from),
     "Tasks with a result": lambda entry: _text(entry.tasks or None),
 }
