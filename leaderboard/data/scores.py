@@ -572,7 +572,7 @@ def tied(
     Where both means have intervals over seeds and examples, these are put together as those of
     independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
     weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
-    only equal scores are a tie.
+    only equal means are a tie: by so few that interval would make almost anything level.
 
     Args:
         first: (columns,), scores of the one.
@@ -586,9 +586,7 @@ def tied(
     bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    if len(differences) < FEWEST:
-        return not differences.any()
-    return abs(mean) <= half_width(differences)
+    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
 
 
 def half_width(differences: Floats) -> float:
