@@ -305,7 +305,6 @@ class Queries:
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
             pinned=pinned,
             wholes=[place.get(number) for number in wholes],
-            model_revisions=self._model_revisions,
         )
 
     def scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
@@ -315,10 +314,6 @@ class Queries:
             columns = site_suite.scopes(convention)
             self._scope_columns[key] = [[self.scope_ids[one.form] for one in column] for column in columns]
         return self._scope_columns[key]
-
-    @cached_property
-    def _model_revisions(self) -> dict[int, str]:
-        return {one.id: one.revision for some in self._members.values() for one in some if one.revision}
 
     def _stored(self, scopes: Sequence[int], entries: Sequence[Entry] | None) -> dict[str, Any]:
         """The scores of some scopes by column; of some entries every score, and those of their members."""

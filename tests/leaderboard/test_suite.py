@@ -180,7 +180,7 @@ def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:
 
 
 SCORES = st.lists(
-    st.tuples(*[st.integers(0, 1000).map(lambda n: n / 1000)] * 2), min_size=2, max_size=12
+    st.tuples(*[st.integers(0, 1000).map(lambda n: n / 1000)] * 2), min_size=5, max_size=12
 ).filter(lambda pairs: len({round(a - b, 6) for a, b in pairs}) > 1)
 
 
@@ -197,7 +197,7 @@ def test_ties_are_those_of_the_paired_t_test(pairs: list[tuple[float, float]]) -
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.DataObject) -> None:
-    kinds = data.draw(st.lists(st.sampled_from("abc"), min_size=3, max_size=9))
+    kinds = data.draw(st.lists(st.sampled_from("abc"), min_size=5, max_size=9))
     suite = suite_of([(kind, 1) for kind in kinds])
     number = st.lists(st.integers(0, 1000), min_size=len(kinds), max_size=len(kinds))
     one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
@@ -222,8 +222,10 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     assert edge or places == ([1, 1] if interval.low <= 0 <= interval.high else [1, 2])
 
 
-def test_one_column_tells_nothing_apart() -> None:
-    assert table([0.9], [0.1]).ranks("tasks", "entry").place.tolist() == [1, 1]
+def test_over_few_columns_only_the_same_mean_is_level() -> None:
+    assert table([0.9], [0.1]).ranks("tasks", "entry").place.tolist() == [1, 2]
+    assert table([0.5, 0.2, 0.9], [0.1, 0.2, 0.1]).ranks("tasks", "entry").place.tolist() == [1, 2]
+    assert table([0.5, 0.25], [0.25, 0.5]).ranks("tasks", "entry").place.tolist() == [1, 1]
 
 
 def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
