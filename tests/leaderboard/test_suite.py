@@ -229,6 +229,7 @@ def test_few_tasks_make_no_ties(scores: tuple[list[float], list[float]]) -> None
     """By Student's interval over three tasks a random model would be level with a good one."""
     assert table(*scores).ranks("tasks", "entry").place.tolist() == [1, 2]
     assert table(scores[0], scores[0]).ranks("tasks", "entry").place.tolist() == [1, 1]
+    assert table([0.5, 0.25], [0.25, 0.5]).ranks("tasks", "entry").place.tolist() == [1, 1]
 
 
 def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
