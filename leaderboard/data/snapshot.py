@@ -73,15 +73,10 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """One version of the tables.
+    """One version of the tables: a folder of Parquet files for each part, the own one first.
 
-    Attributes:
-        folder: It holds a folder of Parquet files for each part.
-        version: A number that rises.
-        units: The stamp of each unit of the own part, by its name.
-        parts: The names of all parts, the own one first.
-        imports: Where the tables of each import lie: its source, and its folder and identifier.
-        sizes: Bytes of each file.
+    `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
+    import, `sizes` the bytes of each file.
     """
 
     folder: Path
