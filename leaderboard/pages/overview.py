@@ -69,7 +69,7 @@ def view(site: Site, state: State) -> Page:
         title="Which encoder?",
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
-        f"harness, imported from mteb's results, or among {numbers:,} numbers in papers, each marked as such.",
+        f"harness, imported from mteb's results, or among {numbers:,} numbers in papers, each so marked.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
         context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
