@@ -16,7 +16,7 @@ from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import was_chosen
 from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import EMPTY, Cell, Column, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 TRUST = {
     "measured": "weights known by their hash",
@@ -122,21 +122,14 @@ def standings_table(
     name: str, caption: str, rows: Sequence[Standing], fields: Sequence[Field[Standing]]
 ) -> Table:
     """A row for each entry in a suite; columns of nothing are left out."""
-    shown = [field for field in fields if any(field.cell(one).text for one in rows)]
+    shown = [field for field in fields if any(field.of(one).text for one in rows)]
     return Table(
         name=name,
         caption=caption,
-        columns=[
-            Column(key=f.key, label=f.label, numeric=f.numeric, note=f.note, sticky=f is shown[0])
-            for f in shown
-        ],
+        columns=[replace(field.head(), sticky=not at) for at, field in enumerate(shown)],
         rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
         notes=list(_suite_notes(rows)),
     )
-
-
-def _plain(value: str | int) -> Cell:
-    return Cell(text=str(value), value=value) if value else EMPTY
 
 
 def _suite_cell(one: Standing) -> Cell:
@@ -177,13 +170,13 @@ def _count(one: Standing) -> Cell:
 
 SUITE_FIELDS: Sequence[Field[Standing]] = [
     Field(key="name", label="Suite", cell=_suite_cell),
-    Field(key="convention", label="Convention", cell=lambda one: _plain(one.scores.convention),
+    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
           note="The paper's convention that makes a task's number."),
-    Field(key="rank", label="Rank", numeric=True, cell=lambda one: _plain(one.rank),
+    Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
-    Field(key="ranked", label="of", numeric=True, cell=lambda one: _plain(one.ranked),
+    Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
           note="How many models have a rank."),
-    Field(key="tied", label="Tied with", numeric=True, cell=lambda one: _plain(one.tied),
+    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
           note="How many other models share the rank."),
     Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
     Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
