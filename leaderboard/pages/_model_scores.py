@@ -122,7 +122,7 @@ def standings_table(
     name: str, caption: str, rows: Sequence[Standing], fields: Sequence[Field[Standing]]
 ) -> Table:
     """A row for each entry in a suite; columns of nothing are left out."""
-    shown = [field for field in fields if any(field.cell(one).text for one in rows)]
+    shown = [field for field in fields if any(field.of(one).text for one in rows)]
     return Table(
         name=name,
         caption=caption,

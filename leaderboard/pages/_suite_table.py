@@ -341,7 +341,7 @@ class SuiteTable:
             yield Row(cells=cells, key=self.scores.entries[row].slug, kind=kind)
 
     def _cell(self, column: _Column, row: int) -> Cell:
-        cell, mark = column.cell(row), self._best.get((row, column.key))
+        cell, mark = column.of(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
     def heads(self) -> list[Column]:
