@@ -91,11 +91,6 @@ def rows(page: Any, name: str) -> dict[str, dict[str, Any]]:
     return {str(next(iter(row.values()))): row for row in cells(page, name)}
 
 
-def shown(share: float) -> Any:
-    """A share as pages print it: × 100 with two digits."""
-    return pytest.approx(100 * share, abs=0.0051)
-
-
 def keys(client: TestClient) -> dict[tuple[str, str], str]:
     """The entries of a site by model and origin."""
     site: Site = client.app.state.site  # type: ignore[attr-defined]
