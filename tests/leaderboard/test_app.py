@@ -21,10 +21,10 @@ from starlette.testclient import TestClient
 from harness.store import Store
 from leaderboard.web.app import PageJson, create_app
 from leaderboard.web.headers import HEADERS
-from leaderboard.web.intake import Tokens
 from leaderboard.web.page import FORMATS
 from leaderboard.web.settings import Settings
 from leaderboard.web.site import STATIC, asset
+from leaderboard.web.tokens import Tokens
 from site_data import (
     Parsed,
     every_path,
@@ -512,7 +512,7 @@ def test_pages_that_are_kept_count_as_hits(tmp_path: Path) -> None:
 
 
 def test_a_pushed_record_counts_at_once(tmp_path: Path) -> None:
-    from leaderboard.web.intake import Tokens
+    from leaderboard.web.tokens import Tokens
 
     app = small_app(tmp_path)
     before = numbers(app)["harness_entries",]
