@@ -96,13 +96,9 @@ def cost(by_row: Works, device: str, price: float) -> dict[int, float]:
 class Measure:
     """Something to set a score against.
 
-    Attributes:
-        name: In a sentence.
-        label: On the axis, with its unit.
-        better: Which end is better; of dates the earlier one, so that the frontier is what led when.
-        why: The reason where no entry has it.
-        text: A value as the table prints it.
-        of: A value of an entry by its own facts; None for what comes from records or papers.
+    `name` stands in a sentence, `label` on the axis with its unit. Of dates the earlier one is `better`, so that
+    the frontier is what led when. `why` is the reason where no entry has it, `text` a value as the table prints
+    it, `of` takes it from an entry's own facts; None for what comes from records or papers.
     """
 
     name: str
@@ -166,19 +162,11 @@ MEASURES: Mapping[Key, Measure] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dot:
-    """One point of the chart: an entry, or a line of a paper's table.
+    """One point of the chart: an entry, or a line of a paper's table, which is none of the site's entries.
 
-    Attributes:
-        entry: What it is of; of a paper's line it is none of the site's entries.
-        x: In the measure's own unit.
-        score: A share of 1.
-        low: Of the 95 % interval; NaN for none.
-        high: Likewise.
-        whole: Whether the score is over all that it should be over.
-        count: The number of tasks that it is over; None for a printed one.
-        href: Where it leads.
-        note: A sentence about it.
-        selected: Whether scores that it is made of selected the model.
+    `x` is in the measure's own unit, `score` a share of 1 with its 95 % interval (NaN for none). `whole` says
+    whether it is over all that it should be over, `count` over how many tasks (None for a printed one), and
+    `selected` whether scores that it is made of selected the model.
     """
 
     entry: Entry

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 """The text of a cell without a score."""
 
+TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
+"""How the revision of a model is known, in short."""
+
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
@@ -257,9 +260,9 @@ def _interval(one: Scored) -> Cell:
 
 def _revision(one: Scored) -> Cell:
     entry = one.source or one.entry
-    trust = entry.trust
-    text = (entry.revision or "")[:10] if trust == "commit" else trust
-    return Cell(text=text, value=trust, note=TRUST_TEXTS[trust])
+    name = TRUST_NAMES.get(entry.trust, entry.trust)
+    text = (entry.revision or "")[:10] if entry.trust == "commit" else name
+    return Cell(text=text, value=entry.trust, note=TRUST_TEXTS[entry.trust])
 
 
 def _data_cell(one: Scored, scope: Scope) -> Cell:

@@ -211,7 +211,9 @@ def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
     assert (pair["wins"], pair["losses"], pair["ties"]) == (1, 0, 2)
     wide = 1.96 * np.sqrt(sum(np.var(gaps, ddof=1) / 200 for gaps in differences.values())) / 3
     assert pair["tasks_half"] == pytest.approx(100 * wide, rel=0.1)
-    assert page["tables"][2]["rows"][0]["cells"]["tasks_half"]["note"].startswith("by the examples")
+    assert page["tables"][2]["rows"][0]["cells"]["tasks_half"]["note"].startswith(
+        "It is made of the scores of the examples"
+    )
     assert pair["tasks_verdict"] == "A one is higher"
 
 
