@@ -79,13 +79,10 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Common:
-    """Entries on a suite.
+    """Entries on a suite, in the order that a reader chose: differences are to the first.
 
-    Attributes:
-        entries: In the order that a reader chose; differences are to the first.
-        scores: The suite for these entries alone, a row for each.
-        overlaps: How many tasks all of them have, by suite; suites without any are left out.
-        tests: Differences of two rows on a column over the examples that both were scored on.
+    `overlaps` has how many tasks all of them have, by suite, without those of none. `tests` are differences
+    of two rows on a column over the examples that both were scored on.
     """
 
     entries: Sequence[Entry]
@@ -101,11 +98,11 @@ class Common:
     @cached_property
     def by_type(self) -> dict[str, list[int]]:
         """Those columns by type; types without any are left out."""
-        columns = self.scores.site_suite.suite.columns
-        by_type = {
-            kind: [at for at in self.columns if columns[at].type == kind] for kind in self.scores.by_type
-        }
-        return {kind: places for kind, places in by_type.items() if places}
+        columns, by_type = self.scores.site_suite.suite.columns, dict[str, list[int]]()
+        for kind in self.scores.by_type:
+            if places := [at for at in self.columns if columns[at].type == kind]:
+                by_type[kind] = places
+        return by_type
 
     @cached_property
     def types(self) -> dict[str, TypeMean]:
@@ -213,10 +210,9 @@ class Common:
 
     def _known_half(self, one: int, other: int) -> float | None:
         """Half of the interval of a difference of means with intervals of their own, over all columns."""
-        averages = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
-        if len(self.columns) < len(self.scores.site_suite.suite.columns) or None in averages:
-            return None
-        return hypot(*[(high - low) / 2 for low, high in averages])  # type: ignore[misc]
+        bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
+        whole = len(self.columns) == len(self.scores.site_suite.suite.columns)
+        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if whole and all(bounds) else None
 
 
 _Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"

@@ -96,9 +96,9 @@ def cost(by_row: Works, device: str, price: float) -> dict[int, float]:
 class Measure:
     """Something to set a score against.
 
-    `name` stands in a sentence, `label` on the axis with its unit. Of dates the earlier one is `better`, so that
-    the frontier is what led when. `why` is the reason where no entry has it, `text` a value as the table prints
-    it, `of` takes it from an entry's own facts; None for what comes from records or papers.
+    `name` stands in a sentence, `label` on the axis with its unit. Of dates the earlier one is `better`, so
+    the frontier is what led when. `why` is the reason where no entry has it, `text` a value as the table
+    prints it, `of` takes it from an entry's own facts; None for what comes from records or papers.
     """
 
     name: str
@@ -188,13 +188,7 @@ _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
-    """The lines of papers that print both a training compute and a score.
-
-    Args:
-        papers: Where to look.
-        suite: The suite's name in the catalog.
-        score: The key of the score (leaderboard.pages.pareto).
-    """
+    """The lines of papers that print a training compute and a score of the suite that is typed so."""
     for paper in papers:
         for table in paper.tables.values():
             for line in printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():

@@ -16,14 +16,14 @@ from harness.scores import delta_text, score_text
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
 from leaderboard.data.scores import OTHER, Floats
-from leaderboard.data.suites import REASONS, Reason, views
+from leaderboard.data.suites import REASONS, views
 from leaderboard.pages import _sorting
 from leaderboard.pages._comparison import Common, Gap, common, differing, measured_fields
 from leaderboard.pages._suite_table import made_of, mean_cell, mean_of, task_cell
 from leaderboard.pages._task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
 from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.formats import parameters_text, seeds_text, some_seeds
+from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, Texts, address
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
@@ -39,12 +39,6 @@ MATCHES, BARS, LONG = 24, 20, 160
 
 ALIKE = "cannot be told apart"
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
-SHORT: Mapping[Reason, str] = {
-    "none": "not run", "failed": "failed", "other": "other data", "bad": "impossible value",
-    "part": "splits or subsets missing",
-}  # fmt: skip
-"""Why a cell does not count, in few words."""
-
 INTERVAL = (
     "± is half of the 95 % interval of the mean difference, and two are level where 0 lies in it. It is {}."
 )
@@ -77,15 +71,9 @@ class CompareState(State):
 class ComparePage:
     """The parts of a comparison beside its tables.
 
-    Attributes:
-        form: The search and the filters.
-        q: What was searched for.
-        chosen: Each entry's label and the URL without it.
-        matches: Entries that the search offers: name, facts, and the URL that adds it; `total` in all.
-        near: Names like that which was searched for, where nothing matches.
-        compared: Whether there are enough entries, and not too many.
-        same: On how many tasks measured entries were compared and differ in no field.
-        most: How many entries there can be.
+    `chosen` has each entry's label and the URL without it, `matches` what the search offers with the URL that
+    adds it, of `total`; `near` are names like `q` where nothing matches. `compared` says whether there are
+    enough entries and not too many, `same` on how many tasks measured ones differ in no field.
     """
 
     form: Form
@@ -121,7 +109,7 @@ def view(site: Site, state: CompareState) -> Page:
     means = [_means_table(shared, labels)] if shared.types else []
     tables = [
         _facts_table(queries, entries, shared, state), *means, _pairs_table(shared, labels),
-        _tasks_table(queries, shared, labels, state), _missing_table(shared, labels), differences,
+        _tasks_table(queries, shared, labels, state), _missing_table(queries, shared, labels), differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
@@ -233,12 +221,10 @@ def _lead(shared: Common) -> str:
 
 def _notes(shared: Common) -> list[str]:
     notes = []
-    if not shared.columns:
-        notes.append(
-            "Papers print only means within types of some of them: there is no task to compare on."
-            if shared.types
-            else "There is no task that all of them have on this suite: no mean can be compared."
-        )
+    if not shared.columns and shared.types:
+        notes.append("Papers print only means within types of some of them: there is no task to compare on.")
+    elif not shared.columns:
+        notes.append("There is no task that all of them have on this suite: no mean can be compared.")
     more = shared.on_other_data - len(shared.columns)
     if more:
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
@@ -329,9 +315,8 @@ def _trained(shared: Common, entry: Entry) -> Cell:
         return _text(None)
     columns = shared.scores.site_suite.suite.columns
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
-    return Cell(
-        text=f"{len(seen)} of {len(columns)} tasks" if seen else "no", value=len(seen), note=", ".join(seen)
-    )
+    text = f"{len(seen)} of {len(columns)} tasks" if seen else "no"
+    return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 
 def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
@@ -498,38 +483,23 @@ def _entry_fields(queries: Queries, shared: Common, row: int, label: str) -> Ite
                      sort=lambda at: float(values[row, at] - values[0, at]))  # fmt: skip
 
 
-def _missing_table(shared: Common, labels: Sequence[str]) -> Table:
-    """The tasks that some of them have and others do not, with why."""
-    site_suite = shared.scores.site_suite
-    there = (shared.scores.reasons != REASONS.index("none")).any(axis=0)
+def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> Table:
+    """The tasks that some of them have and others do not."""
+    scores, site_suite = shared.scores, shared.scores.site_suite
+    there = (scores.reasons != REASONS.index("none")).any(axis=0)
     rows = []
     for at, column in enumerate(site_suite.suite.columns):
         if there[at] and at not in shared.columns:
             head = _text(column.name, href=column_path(site_suite, column))
-            cells = [_why_cell(shared, row, at) for row in range(len(labels))]
+            cells = [task_cell(scores, row, at, queries.entries) for row in range(len(labels))]
             rows.append(Row(cells=[head, _text(column.type), *cells], key=column.name))
     nobody, heads = int((~there).sum()), (("name", "Task"), ("type", "Type"))
     columns = [Column(key=key, label=label, sticky=key == "name") for key, label in heads]
     return Table(
-        name="missing",
-        caption="Not compared, as not all have it",
-        columns=[*columns, *_columns(labels)],
+        name="missing", caption="Not compared, as not all have it", columns=[*columns, *_columns(labels)],
         rows=rows,
         notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
-    )
-
-
-def _why_cell(shared: Common, row: int, at: int) -> Cell:
-    scores = shared.scores
-    reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
-    if reason == "seeds":
-        return some_seeds(int(scores.seeds[row, at]), len(shared.entries[row].seeds))
-    if scores.counted[row, at]:
-        return Cell(text=score_text(value), value=value)
-    if reason == "other" and value == value:
-        return Cell(text=f"{score_text(value)}, {SHORT[reason]}", value=value, kind="other")
-    kind = reason if reason in ("none", "failed", "bad") else ""
-    return Cell(text=SHORT.get(reason, "–"), kind=kind) if reason else EMPTY
+    )  # fmt: skip
 
 
 def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:

@@ -86,13 +86,7 @@ class TaskState(EntryState):
 class TaskPage:
     """The parts of a task's page beside its tables.
 
-    Attributes:
-        facts: Name and value, with a URL and a note.
-        about: The description of the task.
-        suites: The suites that have it: title, URL, what they ask.
-        form: The filters.
-        paging: The rows that are shown.
-        path: The page's own path.
+    `facts` are name and value, with a URL and a note; `suites` title, URL and what each asks of the task.
     """
 
     facts: Sequence[tuple[str, ...]]
@@ -292,10 +286,8 @@ def _notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
 
 def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
     """The best of each size class, of rows with the best first."""
-    first: dict[str, Scored] = {}
-    for one in ranked:
-        first.setdefault(one.entry.size, one)
-    return {SIZE_NAMES[size]: first[size] for size in SIZE_NAMES if size in first}
+    first = {one.entry.size: one for one in reversed(ranked)}
+    return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
 
 
 def _size_table(best: Mapping[str, Scored]) -> Table:

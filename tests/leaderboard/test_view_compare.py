@@ -135,7 +135,7 @@ def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[
     assert list(missing) == NANO[3:]
     assert missing[NANO[3]]["s0"] == shown(site_data.spread_scores(NANO, 0.52)[NANO[3]])
     row = next(one for one in page["tables"] if one["name"] == "missing")["rows"][0]["cells"]
-    assert (row["s1"]["text"], row["s1"]["kind"]) == ("not run", "none")
+    assert (row["s1"]["text"], row["s1"]["kind"]) == ("–", "none")
 
 
 def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
