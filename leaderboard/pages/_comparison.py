@@ -39,7 +39,7 @@ NEAR = 1e-4
 """How far the difference over examples may be from that of the two scores."""
 
 
-class TypeMean(NamedTuple):
+class _TypeMean(NamedTuple):
     """A type's mean of each entry, over `of` of its `expected` tasks."""
 
     values: Floats
@@ -61,7 +61,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
+class _Pair:
     """Two entries by their rows, on the tasks that all have; differences are the first's minus the second's.
 
     `untouched` is over the tasks that selected no entry; None where no task did, or all did.
@@ -105,14 +105,14 @@ class Common:
         return by_type
 
     @cached_property
-    def types(self) -> dict[str, TypeMean]:
+    def types(self) -> dict[str, _TypeMean]:
         """The means within types that all have: whole ones, else those over the columns that all have."""
         types = {}
         for kind, means in self.scores.by_type.items():
             if means.complete.all():
-                types[kind] = TypeMean(means.values, means.expected, means.expected)
+                types[kind] = _TypeMean(means.values, means.expected, means.expected)
             elif places := self.by_type.get(kind):
-                types[kind] = TypeMean(self.mean(places), len(places), means.expected)
+                types[kind] = _TypeMean(self.mean(places), len(places), means.expected)
         return types
 
     @property
@@ -168,17 +168,17 @@ class Common:
         best = max(rows, key=lambda row: float(self.scores.values[row, at]))
         return [row for row in rows if row == best or self.tied(best, row, at)]
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[_Pair]:
         """Every two of the entries; none where they have no column in common."""
         rows = range(len(self.entries)) if self.columns else range(0)
         return [self._pair(one, other) for one, other in combinations(rows, 2)]
 
-    def _pair(self, one: int, other: int) -> Pair:
+    def _pair(self, one: int, other: int) -> _Pair:
         gaps = self.scores.values[one] - self.scores.values[other]
         signs = [0 if self.tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
         kinds = [self.scores.site_suite.suite.columns[at].type for at in self.columns]
         weights = [len(kinds) / (len(self.by_type) * len(self.by_type[kind])) for kind in kinds]
-        return Pair(
+        return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
             tasks=self._gap(one, other, self.columns, known=self._known_half(one, other)),
             types=self._gap(one, other, self.columns, weights),
@@ -359,7 +359,7 @@ def _best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
     return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
 
 
-class Differing(NamedTuple):
+class _Differing(NamedTuple):
     """A field that differs: each entry's values, and on how many tasks they differ."""
 
     name: str
@@ -379,7 +379,7 @@ def measured_fields(queries: Queries, shared: Common, rows: Sequence[int]) -> li
     ]
 
 
-def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differing]:
+def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
     """The fields in which several differ on some task.
 
     Args:
@@ -396,4 +396,4 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differin
                 [v for at, v in enumerate(values) if v not in values[:at]]
                 for values in zip(*rows, strict=True)
             ]
-            yield Differing(name, own, len(rows))
+            yield _Differing(name, own, len(rows))

@@ -101,13 +101,13 @@ class Question:
     @property
     def scope_text(self) -> str:
         """Splits and subsets in a few words."""
-        return f"{' + '.join(self.scope.splits)}; {listing(self.scope.subsets, 'subset')}"
+        return f"{' + '.join(self.scope.splits)}; {_listing(self.scope.subsets, 'subset')}"
 
 
-def listing(names: Sequence[str], what: str, most: int = 3) -> str:
+def _listing(names: Sequence[str], what: str, most: int = 3) -> str:
     """Names, or how many there are.
 
-    >>> listing(["de"], "subset"), listing(["a", "b", "c", "d"], "subset")
+    >>> _listing(["de"], "subset"), _listing(["a", "b", "c", "d"], "subset")
     ('subset de', '4 subsets')
     """
     if len(names) > most:
