@@ -39,7 +39,7 @@ NEAR = 1e-4
 """How far the difference over examples may be from that of the two scores."""
 
 
-class TypeMean(NamedTuple):
+class _TypeMean(NamedTuple):
     """A type's mean of each entry, over `of` of its `expected` tasks."""
 
     values: Floats
@@ -61,7 +61,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
+class _Pair:
     """Two entries by their rows, on the tasks that all have; differences are the first's minus the second's.
 
     `untouched` is over the tasks that selected no entry; None where no task did, or all did.
@@ -79,13 +79,10 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Common:
-    """Entries on a suite.
+    """Entries on a suite, in the order that a reader chose: differences are to the first.
 
-    Attributes:
-        entries: In the order that a reader chose; differences are to the first.
-        scores: The suite for these entries alone, a row for each.
-        overlaps: How many tasks all of them have, by suite; suites without any are left out.
-        tests: Differences of two rows on a column over the examples that both were scored on.
+    `overlaps` has how many tasks all of them have, by suite, without those of none. `tests` are differences
+    of two rows on a column over the examples that both were scored on.
     """
 
     entries: Sequence[Entry]
@@ -101,21 +98,21 @@ class Common:
     @cached_property
     def by_type(self) -> dict[str, list[int]]:
         """Those columns by type; types without any are left out."""
-        columns = self.scores.site_suite.suite.columns
-        by_type = {
-            kind: [at for at in self.columns if columns[at].type == kind] for kind in self.scores.by_type
-        }
-        return {kind: places for kind, places in by_type.items() if places}
+        columns, by_type = self.scores.site_suite.suite.columns, dict[str, list[int]]()
+        for kind in self.scores.by_type:
+            if places := [at for at in self.columns if columns[at].type == kind]:
+                by_type[kind] = places
+        return by_type
 
     @cached_property
-    def types(self) -> dict[str, TypeMean]:
+    def types(self) -> dict[str, _TypeMean]:
         """The means within types that all have: whole ones, else those over the columns that all have."""
         types = {}
         for kind, means in self.scores.by_type.items():
             if means.complete.all():
-                types[kind] = TypeMean(means.values, means.expected, means.expected)
+                types[kind] = _TypeMean(means.values, means.expected, means.expected)
             elif places := self.by_type.get(kind):
-                types[kind] = TypeMean(self.mean(places), len(places), means.expected)
+                types[kind] = _TypeMean(self.mean(places), len(places), means.expected)
         return types
 
     @property
@@ -171,17 +168,17 @@ class Common:
         best = max(rows, key=lambda row: float(self.scores.values[row, at]))
         return [row for row in rows if row == best or self.tied(best, row, at)]
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[_Pair]:
         """Every two of the entries; none where they have no column in common."""
         rows = range(len(self.entries)) if self.columns else range(0)
         return [self._pair(one, other) for one, other in combinations(rows, 2)]
 
-    def _pair(self, one: int, other: int) -> Pair:
+    def _pair(self, one: int, other: int) -> _Pair:
         gaps = self.scores.values[one] - self.scores.values[other]
         signs = [0 if self.tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
         kinds = [self.scores.site_suite.suite.columns[at].type for at in self.columns]
         weights = [len(kinds) / (len(self.by_type) * len(self.by_type[kind])) for kind in kinds]
-        return Pair(
+        return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
             tasks=self._gap(one, other, self.columns, known=self._known_half(one, other)),
             types=self._gap(one, other, self.columns, weights),
@@ -213,10 +210,9 @@ class Common:
 
     def _known_half(self, one: int, other: int) -> float | None:
         """Half of the interval of a difference of means with intervals of their own, over all columns."""
-        averages = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
-        if len(self.columns) < len(self.scores.site_suite.suite.columns) or None in averages:
-            return None
-        return hypot(*[(high - low) / 2 for low, high in averages])  # type: ignore[misc]
+        bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
+        whole = len(self.columns) == len(self.scores.site_suite.suite.columns)
+        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if whole and all(bounds) else None
 
 
 _Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
@@ -363,7 +359,7 @@ def _best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
     return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
 
 
-class Differing(NamedTuple):
+class _Differing(NamedTuple):
     """A field that differs: each entry's values, and on how many tasks they differ."""
 
     name: str
@@ -383,7 +379,7 @@ def measured_fields(queries: Queries, shared: Common, rows: Sequence[int]) -> li
     ]
 
 
-def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differing]:
+def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
     """The fields in which several differ on some task.
 
     Args:
@@ -400,4 +396,4 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differin
                 [v for at, v in enumerate(values) if v not in values[:at]]
                 for values in zip(*rows, strict=True)
             ]
-            yield Differing(name, own, len(rows))
+            yield _Differing(name, own, len(rows))

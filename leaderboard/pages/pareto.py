@@ -329,11 +329,9 @@ def _gain(dot: Dot, last: Dot | None) -> Cell:
 
 
 def _beaten(points: _Points, dot: Dot) -> Cell:
-    if dot in points.best:
-        return Cell(text="on the frontier")
     better = points.beaten_by(dot)
     if better is None:
-        return EMPTY
+        return Cell(text="on the frontier") if dot in points.best else EMPTY
     text = f"{better.entry.model} ({delta_text(better.score - dot.score)})"
     return Cell(text=text, value=better.entry.model, href=better.href)
 

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 """The text of a cell without a score."""
 
+TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
+"""How the revision of a model is known, in short."""
+
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
@@ -83,13 +86,7 @@ class TaskState(EntryState):
 class TaskPage:
     """The parts of a task's page beside its tables.
 
-    Attributes:
-        facts: Name and value, with a URL and a note.
-        about: The description of the task.
-        suites: The suites that have it: title, URL, what they ask.
-        form: The filters.
-        paging: The rows that are shown.
-        path: The page's own path.
+    `facts` are name and value, with a URL and a note; `suites` title, URL and what each asks of the task.
     """
 
     facts: Sequence[tuple[str, ...]]
@@ -257,9 +254,9 @@ def _interval(one: Scored) -> Cell:
 
 def _revision(one: Scored) -> Cell:
     entry = one.source or one.entry
-    trust = entry.trust
-    text = (entry.revision or "")[:10] if trust == "commit" else trust
-    return Cell(text=text, value=trust, note=TRUST_TEXTS[trust])
+    name = TRUST_NAMES.get(entry.trust, entry.trust)
+    text = (entry.revision or "")[:10] if entry.trust == "commit" else name
+    return Cell(text=text, value=entry.trust, note=TRUST_TEXTS[entry.trust])
 
 
 def _data_cell(one: Scored, scope: Scope) -> Cell:
@@ -289,10 +286,8 @@ def _notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
 
 def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
     """The best of each size class, of rows with the best first."""
-    first: dict[str, Scored] = {}
-    for one in ranked:
-        first.setdefault(one.entry.size, one)
-    return {SIZE_NAMES[size]: first[size] for size in SIZE_NAMES if size in first}
+    first = {one.entry.size: one for one in reversed(ranked)}
+    return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
 
 
 def _size_table(best: Mapping[str, Scored]) -> Table:

@@ -135,7 +135,7 @@ def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[
     assert list(missing) == NANO[3:]
     assert missing[NANO[3]]["s0"] == shown(site_data.spread_scores(NANO, 0.52)[NANO[3]])
     row = next(one for one in page["tables"] if one["name"] == "missing")["rows"][0]["cells"]
-    assert (row["s1"]["text"], row["s1"]["kind"]) == ("not run", "none")
+    assert (row["s1"]["text"], row["s1"]["kind"]) == ("–", "none")
 
 
 def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
@@ -211,7 +211,9 @@ def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
     assert (pair["wins"], pair["losses"], pair["ties"]) == (1, 0, 2)
     wide = 1.96 * np.sqrt(sum(np.var(gaps, ddof=1) / 200 for gaps in differences.values())) / 3
     assert pair["tasks_half"] == pytest.approx(100 * wide, rel=0.1)
-    assert page["tables"][2]["rows"][0]["cells"]["tasks_half"]["note"].startswith("by the examples")
+    assert page["tables"][2]["rows"][0]["cells"]["tasks_half"]["note"].startswith(
+        "It is made of the scores of the examples"
+    )
     assert pair["tasks_verdict"] == "A one is higher"
 
 
