@@ -237,9 +237,9 @@ class Cells:
         cells = zip(rows.tolist(), places.tolist(), given["data"][at], strict=True)
         by_seed = {}
         for row, members in seeds.items():
-            own, seed, place = _places(given, members, scopes)
+            at, seed, place = _places(given, members, scopes)
             by_seed[row] = np.full((len(members), len(scopes)), np.nan)
-            by_seed[row][seed, place] = given["value"][own]
+            by_seed[row][seed, place] = given["value"][at]
         found["reasons"] = found["reasons"].astype(np.uint8)
         data = {(row, place): str(revision) for row, place, revision in cells if revision}
         return Cells(by_seed=by_seed, data=data, **found)
