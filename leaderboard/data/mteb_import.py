@@ -98,7 +98,7 @@ Archives give all files one time of modification, so the inode's time counts too
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ImportResult:
     """What an import did: its tables were written if `changed`; numbers of files."""
 
     imported: Imported
@@ -110,7 +110,7 @@ class Outcome:
 
 def import_results(
     path: Path, results: Path, *, workers: int | None = None, progress: Progress | None = None
-) -> Outcome:
+) -> ImportResult:
     """Import a checkout of the repository, or its `results` folder; or refresh the import there.
 
     The former import is valid until the last step, so one that was stopped is simply run again.
@@ -146,10 +146,10 @@ def import_results(
         return _refresh(folder, files, _former(former), facts, parse)
 
 
-def _unchanged(former: Imported, facts: Mapping[str, Any], *, read: int, total: int) -> Outcome:
+def _unchanged(former: Imported, facts: Mapping[str, Any], *, read: int, total: int) -> ImportResult:
     if former.stamp.get("commit") != facts["commit"]:
         former = former.restamp({"commit": facts["commit"]})
-    return Outcome(imported=former, changed=False, read=read, unchanged=total - read, removed=0)
+    return ImportResult(imported=former, changed=False, read=read, unchanged=total - read, removed=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +200,7 @@ def _refresh(
     former: _Former,
     facts: Mapping[str, Any],
     parse: Callable[[Sequence[str]], _Read],
-) -> Outcome:
+) -> ImportResult:
     """Read the files that are new or changed, and write the tables if that changes them."""
     columns = [former.files[name].to_pylist() for name in (*_STAT, "problem")]
     rows = {path: (row, then) for row, (path, *then) in enumerate(zip(*columns, strict=True))}
@@ -220,7 +220,7 @@ def _refresh(
         return _unchanged(former.imported, facts, read=len(read), total=len(files))
     new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
     tables, counts = _tables(_table([*new, *bad], _FILES), same, now, former)
-    return Outcome(
+    return ImportResult(
         imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
         changed=True,
         read=len(read),

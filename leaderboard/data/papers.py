@@ -182,7 +182,7 @@ _PRESENT = {"": (False, False), "yes": (False, True), "no": (True, True)}
 """Which of `recomputed` and `recomputed_as` are there, by `follows`."""
 
 
-class PrintedName(NamedTuple):
+class _PrintedName(NamedTuple):
     """What a model's printed name stands for; `hub_id` where the release is beyond doubt."""
 
     backbone: str
@@ -203,9 +203,9 @@ def papers(folder: Path) -> dict[str, Paper]:
     return {slug: _paper(folder, slug, facts, names) for slug, facts in described.items()}
 
 
-def printed_names(folder: Path) -> dict[tuple[str, str], PrintedName]:
+def printed_names(folder: Path) -> dict[tuple[str, str], _PrintedName]:
     """What the papers' names of models stand for, by name and size class: `models.csv`."""
-    names: dict[tuple[str, str], PrintedName] = {}
+    names: dict[tuple[str, str], _PrintedName] = {}
     path = folder / "models.csv"
     for line, record in csv_lines(path, _MODEL_FIELDS):
         key = (record.pop("model"), record.pop("size_class"))
@@ -213,7 +213,7 @@ def printed_names(folder: Path) -> dict[tuple[str, str], PrintedName]:
             raise wrong_line(path, line, "it names no model or no backbone.")
         if key in names:
             raise wrong_line(path, line, f"{' '.join(key).strip()} stands there twice.")
-        names[key] = PrintedName(**record)
+        names[key] = _PrintedName(**record)
     return names
 
 
@@ -242,7 +242,7 @@ def wrong_line(path: Path, line: int, what: str, hint: str | None = None) -> Rec
     return RecordError(f"{path}, line {line}: {what}", hint=hint)
 
 
-def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], PrintedName]) -> Paper:
+def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], _PrintedName]) -> Paper:
     for name, kind in _PAPER_FIELDS.items():
         if not isinstance(facts, dict) or not isinstance(facts.get(name), kind):
             raise RecordError(f"{folder / 'papers.toml'}: {slug} has no {name}, or not as {kind.__name__}.")
@@ -253,7 +253,7 @@ def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], 
         if problem := _problem(record, facts):
             raise wrong_line(path, line, problem)
         own = record["model"], record["size_class"]
-        known = names.get(own, PrintedName(backbone=" ".join(own).strip()))
+        known = names.get(own, _PrintedName(backbone=" ".join(own).strip()))
         rows[record["table"]].append(PaperValue(**record, backbone=known.backbone, hub_id=known.hub_id))
     if empty := [name for name in captions if not rows[name]]:
         raise RecordError(f"{path} has nothing of table {empty[0]}.")
