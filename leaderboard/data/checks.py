@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.errors import RecordError
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import slug
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 
 Reading = Callable[[str, Path], Sequence[StoredDocument]]
 """Takes a document's name in URLs and its file."""
@@ -135,8 +133,6 @@ def _read(name: str, path: Path) -> list[StoredDocument]:
 @cache
 def adapter() -> TypeAdapter[Check]:
     """Reads and writes checks, and sees that each field holds what it should."""
-    from pydantic import TypeAdapter
-
     return TypeAdapter(Check)
 
 

@@ -404,9 +404,8 @@ class Queries:
 
     def _numbers(self, entries: set[int]) -> dict[int, tuple[str, int]]:
         """The source and the row of imported entries."""
-        rows = self._rows(
-            "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))", list(entries)
-        )
+        sql = "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))"
+        rows = self._rows(sql, list(entries))
         return {number: (source, row) for number, source, row in rows}
 
     def source_file(self, result: Result) -> str:
@@ -430,11 +429,8 @@ class Queries:
 
     def result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
         """The whole records of some results by number; imported ones are left out."""
-        rows = self._rows(
-            """SELECT name, document FROM documents
-               WHERE kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))""",
-            [str(number) for number in ids],
-        )
+        fits = "kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))"
+        rows = self._rows(f"SELECT name, document FROM documents WHERE {fits}", [str(one) for one in ids])
         return {int(name): json.loads(document) for name, document in rows}
 
     def result_document(self, number: int) -> Any:
@@ -444,18 +440,14 @@ class Queries:
 
     def newest(self, count: int) -> list[tuple[Result, Entry]]:
         """The records that were written last, with their entries."""
-        rows = self._rows(
-            f"""SELECT {_RESULT} FROM results WHERE written IS NOT NULL AND key IS NOT NULL
-                ORDER BY written DESC, id DESC LIMIT ?""",
-            count,
-        )
+        fits = "written IS NOT NULL AND key IS NOT NULL ORDER BY written DESC, id DESC LIMIT ?"
+        rows = self._rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
         return [(row, self.entries[row.entry]) for row in map(Result._make, rows)]
 
     def facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
-        found: Mapping[str, Any] = json.loads(
-            self._rows("SELECT facts FROM entries WHERE id = ?", entry.id)[0][0]
-        )
+        rows = self._rows("SELECT facts FROM entries WHERE id = ?", entry.id)
+        found: Mapping[str, Any] = json.loads(rows[0][0])
         return found
 
 
