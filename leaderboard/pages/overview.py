@@ -115,7 +115,7 @@ def _backbones(site: Site) -> Iterator[Board]:
             rows=[
                 (EMPTY, Cell(text=one.name, value=one.name, href=f"/models/{one.slug}"),
                  Cell(text=parameters_text(one.parameters) if one.parameters else ""),
-                 Cell(text=str(count), value=count))
+                 Cell(text=f"{count} numbers", value=count))
                 for one, count in known
             ],
             chart=None,
