@@ -74,7 +74,7 @@ def _parcels(results: Path | None) -> list[Parcel]:
 
 
 def _secret(variable: str) -> str:
-    from leaderboard.web.intake import PREFIX
+    from leaderboard.web.tokens import PREFIX
 
     if variable.startswith(PREFIX):
         raise UsageError(

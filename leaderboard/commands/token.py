@@ -12,7 +12,7 @@ import click
 from harness.commands import options
 
 if TYPE_CHECKING:
-    from leaderboard.web.intake import Token, Tokens
+    from leaderboard.web.tokens import Token, Tokens
 
 
 @click.group("token")
@@ -74,7 +74,7 @@ def revoke(name: str, results: Path | None, as_json: bool) -> int:
 
 def _tokens(results: Path | None) -> Tokens:
     from harness import paths
-    from leaderboard.web.intake import Tokens
+    from leaderboard.web.tokens import Tokens
 
     return Tokens(paths.results_folder(results))
 

@@ -18,7 +18,7 @@ from leaderboard.data.suites import REASONS, SiteSuite
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-FEWEST = 5
+FEWEST = 6
 """Tasks from which on an interval over tasks can say that two models are level."""
 
 BYTES = 80
@@ -237,9 +237,9 @@ class Cells:
         cells = zip(rows.tolist(), places.tolist(), given["data"][at], strict=True)
         by_seed = {}
         for row, members in seeds.items():
-            at, seed, place = _places(given, members, scopes)
+            chosen, seed, place = _places(given, members, scopes)
             by_seed[row] = np.full((len(members), len(scopes)), np.nan)
-            by_seed[row][seed, place] = given["value"][at]
+            by_seed[row][seed, place] = given["value"][chosen]
         found["reasons"] = found["reasons"].astype(np.uint8)
         data = {(row, place): str(revision) for row, place, revision in cells if revision}
         return Cells(by_seed=by_seed, data=data, **found)
@@ -463,14 +463,15 @@ def tied(
 
     Where both means have intervals over seeds and examples, these are put together as those of
     independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
-    weighted as in the mean, give Student's interval of their mean; not where there are few of them.
+    weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
+    only equal means are a tie: by so few that interval would make almost anything level.
     """
     differences = (first - second) * weights
     mean = float(differences.mean())
     bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    return abs(mean) <= half_width(differences) if len(differences) >= FEWEST else not mean
+    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
 
 
 def half_width(differences: Floats) -> float:

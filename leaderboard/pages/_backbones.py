@@ -35,53 +35,35 @@ class BackboneState(State):
     origin: Literal["", "reported", "measured"] = Field("", description="Printed in papers, or measured.")
     sort: Text = Field("-glue", description="A column's key; with - in front the highest first.")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Encoder:
-    """Whom a number is of: a backbone of the papers, or another model that something was made of."""
-
-    name: str
-    slug: str
-    parameters: int | None
-    aliases: frozenset[str] = frozenset()
-
-    @staticmethod
-    def of(backbone: Backbone) -> Encoder:
-        """A backbone of the papers."""
-        return Encoder(
-            name=backbone.name, slug=backbone.slug, parameters=backbone.parameters, aliases=backbone.aliases
-        )
-
-    def passes(self, state: BackboneState, origin: str) -> bool:
-        """Whether the filters let its numbers of an origin through."""
-        text = " ".join([self.name, *self.aliases]).casefold()
-        words = state.q.casefold().split()
-        named = all(word in text for word in words)
-        return named and state.origin in ("", origin) and state.size in ("", size_class(self.parameters))
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Its name and its size."""
-        size = parameters_text(self.parameters) if self.parameters else ""
-        return [
-            Cell(text=self.name, value=self.name, href=f"/models/{self.slug}"),
-            Cell(text=size, value=self.parameters),
-        ]
+    def keeps(self, backbone: Backbone, origin: str) -> bool:
+        """Whether a backbone's numbers of an origin pass the filters."""
+        names = " ".join([backbone.name, *backbone.aliases]).casefold()
+        named = all(word in names for word in self.q.casefold().split())
+        return named and self.origin in ("", origin) and self.size in ("", size_class(backbone.parameters))
 
 
-def encoders_of(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Encoder]:
-    """What each entry was made of, by the entry's number."""
+def head_cells(backbone: Backbone) -> dict[str, Cell]:
+    """The name and the size of a backbone."""
+    size = parameters_text(backbone.parameters) if backbone.parameters else ""
+    return {
+        "name": Cell(text=backbone.name, value=backbone.name, href=f"/models/{backbone.slug}"),
+        "parameters": Cell(text=size, value=backbone.parameters),
+    }
+
+
+def backbones_of(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Backbone]:
+    """What each entry was made of, by the entry's number: a backbone of the papers, or another model."""
     own = list(entries)
     behind = backbones_behind({entry.model: entry.adapted_from for entry in own})
     first = {some[0].model: some[0] for some in models.values()}
     found = {}
     for entry in own:
-        backbone = backbone_of(entry.model) or behind.get(entry.model)
         root = first.get(entry.backbone, entry)
-        found[entry.id] = (
-            Encoder.of(backbone) if backbone
-            else Encoder(name=entry.backbone, slug=root.model_slug, parameters=root.parameters)
+        other = Backbone(
+            slug=root.model_slug, name=entry.backbone, family="", size_class="", parameters=root.parameters,
+            hub_ids=(), models=(), printed=(),
         )  # fmt: skip
+        found[entry.id] = backbone_of(entry.model) or behind.get(entry.model) or other
     return found
 
 
@@ -109,6 +91,11 @@ class GlueView:
         """Every convention by name."""
         return open_suite(GLUE).conventions
 
+    @property
+    def tasks(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        """The metrics of each task, by the chosen convention."""
+        return self.known[self.chosen].parts
+
     def name(self, convention: str) -> str:
         """A convention's name as readers know it: that of its paper."""
         paper = self.papers.get(convention)
@@ -120,8 +107,7 @@ class GlueView:
 
     def differing(self, own: str) -> frozenset[str]:
         """The tasks whose numbers the chosen convention makes in another way; all of an unknown one."""
-        chosen = self.known[self.chosen].parts
-        return frozenset(task for task in chosen if not own or self.known[own].parts[task] != chosen[task])
+        return frozenset(t for t in self.tasks if not own or self.known[own].parts[t] != self.tasks[t])
 
     def tabs(self, path: str, state: BackboneState) -> list[tuple[str, str, bool]]:
         """The conventions: label, URL, current."""
@@ -134,7 +120,7 @@ def plain_cell(row: PaperValue) -> Cell:
     """A printed number without its mark, in a table that says so by row, its interval in the note."""
     cell = printed_cell(row)
     interval = cell.text.removeprefix(row.value).strip()
-    note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note]))
+    note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note.rstrip(".")]))
     return replace(cell, text=row.value, kind="", note=note)
 
 

@@ -25,16 +25,18 @@ SHOWN = 10
 Plain: TypeAlias = "Cell | str | int | None"
 
 
-def cell_of(value: Plain) -> Cell:
+def _cell(value: Plain) -> Cell:
     """A text or a whole number as a cell."""
     if isinstance(value, Cell):
         return value
-    return Cell(text=f"{value:,}" if isinstance(value, int) else value or "–", value=value or None)
+    if isinstance(value, int):
+        return Cell(text=f"{value:,}", value=value)
+    return Cell(text=value or "–", value=value or None)
 
 
-def row_of(*values: Plain, key: str = "") -> Row:
+def plain_row(*values: Plain, key: str = "") -> Row:
     """A row of texts, numbers and cells."""
-    return Row(key=key, cells=[cell_of(value) for value in values])
+    return Row(key=key, cells=[_cell(value) for value in values])
 
 
 def plain_table(
@@ -93,9 +95,10 @@ def when_text(when: str) -> str:
     """An ISO time as pages print it.
 
     >>> when_text("2026-01-02T03:04:05+00:00"), when_text("")
-    ('2026-01-02 03:04', '–')
+    ('2026-01-02 03:04 UTC', '–')
     """
-    return when[:16].replace("T", " ") or "–"
+    zone = " UTC" if when.endswith(("+00:00", "Z")) else ""
+    return f"{when[:16].replace('T', ' ')}{zone}" or "–"
 
 
 def marks_cell(checks: Sequence[CheckSummary]) -> Cell:
@@ -138,7 +141,7 @@ def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
     times = "once" if len(found) == 1 else f"{len(found):,} times"
     rows = [
-        row_of(
+        plain_row(
             Cell(text=check.baseline, value=check.baseline, href=address(f"/check/{check.name}")),
             ", ".join(check.suites),
             moment_cell(check.when),

@@ -10,13 +10,13 @@ from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
-from leaderboard.pages._sorting import Field
+from leaderboard.pages._sorting import Field, row_of
 from leaderboard.pages._suite_table import kinds_of, leaks, made_of, mean_cell, mean_of, texts_text
 from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import was_chosen
 from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 TRUST = {
     "measured": "weights known by their hash",
@@ -61,12 +61,17 @@ class Standing:
         return self.scores.averages.get(self.row) or {}
 
     @property
+    def mean(self) -> float:
+        """The mean over the suite's tasks that count."""
+        return float(self.scores.over_tasks.values[self.row])
+
+    @property
     def complete(self) -> bool:
         """Whether every task of the suite counts."""
         return bool(self.scores.over_tasks.complete[self.row])
 
 
-def _standings(queries: Queries, entries: Sequence[Entry], present: Collection[int]) -> Iterator[Standing]:
+def standings(queries: Queries, entries: Sequence[Entry], present: Collection[int]) -> Iterator[Standing]:
     """Every suite in which some entries have anything: numbers of scopes that are `present`, or means."""
     means = queries.averages([entry.id for entry in entries])
     printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
@@ -93,64 +98,38 @@ def _standing(queries: Queries, one: Standing) -> Standing:
     return replace(one, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
 
-def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> list[Table]:
+def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list[Table]:
     """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
-    boards = [one for one in found if one.suite.main]
+    boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
-    others = sorted((one for one in found if not one.suite.main), key=_share, reverse=True)
+    others = sorted((one for one in rows if not one.suite.main), key=_share, reverse=True)
     both = [
         ("boards", "Ranks and means × 100 on the boards", boards),
         ("others", "Other suites: means × 100", others),
     ]
-    return [_suites_table(name, caption, some, path) for name, caption, some in both if some]
+    source = Field[Standing](key="source", label="Source", cell=lambda one: source_cell(one.entry, path))
+    (name, *rest) = SUITE_FIELDS
+    fields = [name, source, *rest]
+    return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
 def _share(one: Standing) -> float:
     return float(one.scores.over_tasks.count[one.row]) / one.scores.over_tasks.expected
 
 
-def _suites_table(name: str, caption: str, found: Sequence[Standing], path: str) -> Table:
+def standings_table(
+    name: str, caption: str, rows: Sequence[Standing], fields: Sequence[Field[Standing]]
+) -> Table:
     """A row for each entry in a suite; columns of nothing are left out."""
-    fields = _suite_fields(path)
-    columns = [
-        Column(key=f.key, label=f.label, numeric=f.numeric, note=f.note, sticky=f.sticky) for f in fields
-    ]
-    cells = [[f.cell(one) for f in fields] for one in found]
-    shown = [at for at in range(len(fields)) if any(row[at].text for row in cells)]
-    rows = [
-        Row(cells=[row[at] for at in shown], kind="" if one.complete else "part", key=one.entry.slug)
-        for one, row in zip(found, cells, strict=True)
-    ]
-    notes = list(_suite_notes(found))
-    return Table(name=name, caption=caption, columns=[columns[at] for at in shown], rows=rows, notes=notes)
-
-
-def _suite_fields(path: str) -> list[Field[Standing]]:
-    """The columns of an entry's suites."""
-    return [
-        Field(key="name", label="Suite", sticky=True, cell=_suite_cell),
-        Field(key="source", label="Source", cell=lambda one: source_cell(one.entry, path)),
-        Field(key="convention", label="Convention", cell=lambda one: _plain(one.scores.convention),
-              note="The paper's convention that makes a task's number."),
-        Field(key="rank", label="Rank", numeric=True, cell=lambda one: _plain(one.rank),
-              note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
-        Field(key="ranked", label="of", numeric=True, cell=lambda one: _plain(one.ranked),
-              note="How many models have a rank."),
-        Field(key="tied", label="Tied with", numeric=True, cell=lambda one: _plain(one.tied),
-              note="How many other models share the rank."),
-        Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
-        Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
-              note="The mean of the task types' own means."),
-        Field(key="untouched", label="over untouched tasks", numeric=True, cell=_mean_over_untouched,
-              note="The mean over the tasks whose scores did not choose this model."),
-        Field(key="count", label="Tasks", numeric=True, cell=_count,
-              note="How many of the suite's tasks count."),
-    ]  # fmt: skip
-
-
-def _plain(value: str | int) -> Cell:
-    return Cell(text=str(value), value=value) if value else EMPTY
+    shown = [field for field in fields if any(field.of(one).text for one in rows)]
+    return Table(
+        name=name,
+        caption=caption,
+        columns=[replace(field.head(), sticky=not at) for at, field in enumerate(shown)],
+        rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
+        notes=list(_suite_notes(rows)),
+    )
 
 
 def _suite_cell(one: Standing) -> Cell:
@@ -171,14 +150,14 @@ def _mean_over_types(one: Standing) -> Cell:
 
 def _mean_over_untouched(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
-    chose, found = one.scores.chose(one.row), one.scores.untouched([one.row])
+    chose, untouched = one.scores.chose(one.row), one.scores.untouched([one.row])
     if not chose:
         return EMPTY
-    if found is None:
+    if untouched is None:
         return Cell(text="none", kind="none", note="Scores on every task chose the model.")
-    cell = mean_cell(found.over_tasks, one.row, None, one.entry.seeds)
-    count = found.over_tasks.count[one.row]
-    note = f"over {found.part.count} tasks, without {', '.join(chose)}"
+    cell = mean_cell(untouched.over_tasks, one.row, None, one.entry.seeds)
+    count = untouched.over_tasks.count[one.row]
+    note = f"over {untouched.part.count} tasks, without {', '.join(chose)}"
     return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
 
 
@@ -189,15 +168,36 @@ def _count(one: Standing) -> Cell:
     return Cell(text=f"{count}/{expected}", value=count)
 
 
-def _suite_notes(found: Sequence[Standing]) -> Iterator[str]:
-    if any(one.entry.origin == "reported" for one in found):
+SUITE_FIELDS: Sequence[Field[Standing]] = [
+    Field(key="name", label="Suite", cell=_suite_cell),
+    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
+          note="The paper's convention that makes a task's number."),
+    Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
+          note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
+    Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
+          note="How many models have a rank."),
+    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
+          note="How many other models share the rank."),
+    Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
+    Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
+          note="The mean of the task types' own means."),
+    Field(key="untouched", label="over untouched tasks", numeric=True, cell=_mean_over_untouched,
+          note="The mean over the tasks whose scores did not choose this model."),
+    Field(key="count", label="Tasks", numeric=True, cell=_count,
+          note="How many of the suite's tasks count."),
+]  # fmt: skip
+"""The columns of an entry's suites."""
+
+
+def _suite_notes(rows: Sequence[Standing]) -> Iterator[str]:
+    if any(one.entry.origin == "reported" for one in rows):
         yield "Numbers of papers stand beside measured and imported ones, and are never ranked with them."
-    whole = [one for one in found if one.suite.main and one.complete and one.entry.origin != "reported"]
+    whole = [one for one in rows if one.suite.main and one.complete and one.entry.origin != "reported"]
     if any(not one.rank for one in whole):
         yield "Where a complete entry has no rank, another entry of the model has it, or its seeds together."
-    if any(not one.complete for one in found):
+    if any(not one.complete for one in rows):
         yield "A mean in italics is over a part of the tasks: it has no rank and is not to be compared."
-    if any(one.scores.chose(one.row) for one in found):
+    if any(one.scores.chose(one.row) for one in rows):
         yield (
             "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
             "these out, and stands with the number of the others. Ranks are by the mean over all."
@@ -210,7 +210,7 @@ def source_cell(entry: Entry, path: str) -> Cell:
         href, text = address(f"/papers/{entry.source}"), entry.treatment
     else:
         href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {entry_name(entry)}"
-    short = text if len(text) <= 44 else f"{text[:43]}…"
+    short = text if len(text) <= 50 else f"{text[:22]}…{text[-27:]}"
     note = "; ".join(part for part in (made_of(entry) or entry.treatment, TRUST[entry.trust]) if part)
     kind = f"{entry.origin} {kinds_of(entry)}".strip()
     return Cell(text=short, value=text, href=href, note=note, kind=kind)
@@ -256,7 +256,7 @@ def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]
     """What is known of the scores of some entries."""
     ids = [entry.id for entry in entries]
     scores, rows = queries.scores(entry=ids), queries.results(entry=ids)
-    found = list(_standings(queries, entries, {score.scope for score in scores}))
+    in_suites = list(standings(queries, entries, {score.scope for score in scores}))
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
     records = queries.result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
@@ -265,7 +265,7 @@ def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]
             entry=entry,
             rows={row.task: row for row in rows if row.entry == entry.id},
             reasons=reasons_of(score for score in scores if score.entry == entry.id),
-            standings=[one for one in found if one.entry is entry],
+            standings=[one for one in in_suites if one.entry is entry],
             chosen=chosen,
             revisions={m.id: m.revision or "" for m in queries.members(entry)} if entry.revisions else {},
         )
@@ -275,10 +275,10 @@ def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]
 
 def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
     """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
-    found: dict[int, frozenset[str]] = {}
+    reasons: dict[int, frozenset[str]] = {}
     for score in scores:
-        found[score.result] = found.get(score.result, frozenset()) | {REASONS[score.reason]}
-    return found
+        reasons[score.result] = reasons.get(score.result, frozenset()) | {REASONS[score.reason]}
+    return reasons
 
 
 def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:

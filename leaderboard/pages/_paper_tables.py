@@ -7,22 +7,19 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import TypeAlias
 
-from harness.errors import unknown
+from leaderboard.data.backbones import backbone_of
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TASKS,
     OVER_TYPES,
-    SCORES,
-    Conflict,
     Line,
     Paper,
     PaperTable,
     PaperValue,
-    conflicts,
     key_of,
-    lines_of,
     number_of,
     plain,
     power_laws,
@@ -32,6 +29,7 @@ from leaderboard.data.papers import (
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
 _SHORT = {OVER_TASKS: "mean over tasks"}
+OURS = "what {} comes to from the printed numbers, where the print does not follow from them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,13 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
     for line in lines:
         rows.append(_row(line, heads, numbers))
         for cells in below if last[line.model] is line else ():
-            rows += _measured_row(line, heads, numbers, cells)
+            own = [
+                cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers
+            ]
+            if any(cell is not EMPTY for cell in own):
+                head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
+                whole = [head, *[EMPTY] * (len(heads) - 1), *own]
+                rows.append(Row(cells=[_measured(cell) for cell in whole]))
     odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
     columns = [replace(one, key="line") if odd and one.key == "model" else one for one in _columns(heads)]
     return Table(
@@ -82,74 +86,9 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
     )
 
 
-def _measured_row(
-    line: Line, heads: Sequence[str], numbers: Sequence[_Numbers], cells: Measured
-) -> list[Row]:
-    """What was measured of a line's model; nothing if that is nothing."""
-    own = [cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers]
-    if all(cell is EMPTY for cell in own):
-        return []
-    head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
-    return [Row(cells=[_measured_cell(cell) for cell in (head, *[EMPTY] * (len(heads) - 1), *own)])]
-
-
-def _measured_cell(cell: Cell) -> Cell:
+def _measured(cell: Cell) -> Cell:
     kinds = dict.fromkeys([*cell.kind.split(), "measured"])
     return cell if cell is EMPTY else replace(cell, kind=" ".join(kinds))
-
-
-def side_by_side(papers: Mapping[str, Paper], suite: str) -> Table:
-    """Every paper's scores of a suite, those of one backbone below one another.
-
-    Raises:
-        UsageError: No paper prints scores of such a suite.
-    """
-    rows = [row for paper in papers.values() for row in paper.rows if row.unit in SCORES]
-    if suite not in (known := {row.suite for row in rows}):
-        raise unknown("printed suite", suite, known, then="`/papers` shows all.")
-    own = sorted((row for row in rows if row.suite == suite), key=lambda row: row.backbone.casefold())
-    lines = lines_of(own, _side_labels, lambda row: plain(suite, row.metric))
-    ways = list(dict.fromkeys(way for line in lines for way in line.means))
-    numbers = sorted(_numbers(lines, ways=ways, ours=False), key=lambda one: _place(one.column.label))
-    heads = _heads(lines)
-    differing = {id(row): conflict for conflict in conflicts(papers) for row in conflict.prints}
-    numbers = [replace(one, make=_with_conflicts(one, differing)) for one in numbers]
-    return Table(
-        name=f"side-by-side-{key_of(suite)}",
-        caption=f"{suite} in the papers, by backbone",
-        columns=[*_columns(heads), *(one.column for one in numbers)],
-        rows=[_row(line, heads, numbers) for line in lines],
-        notes=["A cell's note names the papers that print another value of it."] if differing else [],
-    )
-
-
-def _side_labels(row: PaperValue) -> dict[str, str]:
-    return {
-        "Backbone": row.backbone,
-        "Paper": row.paper,
-        "Table": row.table,
-        "Printed as": row.name,
-        "Treatment": row.treatment,
-        "Setting": row.setting,
-    }
-
-
-def _place(label: str) -> int:
-    """Averages stand last, recomputed ones behind them."""
-    return 2 if label.endswith(" (recomputed)") else int(label == AVERAGE)
-
-
-def _with_conflicts(numbers: _Numbers, differing: Mapping[int, Conflict]) -> Callable[[Line], Cell]:
-    def make(line: Line) -> Cell:
-        cell, row = numbers.make(line), line.cells.get(numbers.column.label)
-        conflict = differing.get(id(row))
-        if row is None or conflict is None:
-            return cell
-        others = [one for one in conflict.prints if one.paper != row.paper and not one.same_as(row)]
-        note = "; ".join(f"{one.paper}, {title(one.table)} has {one.value}" for one in others)
-        return replace(cell, note=f"{cell.note} {note}.".strip()) if note else cell
-
-    return make
 
 
 def _heads(lines: Sequence[Line]) -> list[str]:
@@ -159,67 +98,55 @@ def _heads(lines: Sequence[Line]) -> list[str]:
 
 
 def _columns(heads: Sequence[str]) -> list[Column]:
-    """The columns of the labels."""
     return [Column(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
 
 
 def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> Row:
-    """A line as a row."""
     labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
+    if backbone := backbone_of(line.first.backbone):
+        note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
+        labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
     return Row(cells=[*labels, *(one.make(line) for one in numbers)])
 
 
 def _numbers(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
     """The printed columns, with a column behind those that have numbers which do not follow, and means."""
     found: list[_Numbers] = []
-    names = dict.fromkeys(name for line in lines for name in line.cells)
-    for name in names:
-        cells = [line.cells[name] for line in lines if name in line.cells]
-        found.append(_printed_column(name, cells))
-        if ours and any(row.follows == "no" for row in cells):
-            found.append(_our_column(name, cells[0]))
-    return found + [_mean_column(way, lines[0].first.suite) for way in ways]
+    for name in dict.fromkeys(name for line in lines for name in line.cells):
+        rows = [line.cells[name] for line in lines if name in line.cells]
+        suite, units = rows[0].suite, {row.unit for row in rows if row.value}
+        numeric = all(row.number is not None for row in rows if row.value)
+        note = units.pop() if len(units) == 1 else ""
+        column = Column(key=key_of(name), label=name, group=suite, numeric=numeric, note=note)
+        found.append(
+            _Numbers(column=column, make=partial(_printed, name=name), measured=(suite, plain(suite, name)))
+        )
+        if ours and any(row.follows == "no" for row in rows):
+            key, note = f"{key_of(name)}-recomputed", OURS.format(name)
+            column = Column(key=key, label="recomputed", group=suite, numeric=True, note=note)
+            found.append(_Numbers(column=column, make=partial(_recomputed, name=name)))
+    for way in ways:
+        name, note = _SHORT.get(way, way), f"{way}, from the printed numbers"
+        column = Column(key=key_of(name), label=f"{name} (recomputed)", numeric=True, note=note)
+        suite = lines[0].first.suite
+        found.append(_Numbers(column=column, make=partial(_mean, way=way), measured=(suite, name)))
+    return found
 
 
-def _printed_column(name: str, cells: Sequence[PaperValue]) -> _Numbers:
-    units = {row.unit for row in cells if row.value}
-    column = Column(
-        key=key_of(name),
-        label=name,
-        group=cells[0].suite,
-        numeric=all(row.number is not None for row in cells if row.value),
-        note=units.pop() if len(units) == 1 else "",
-    )
-    return _Numbers(
-        column=column,
-        make=lambda line: printed_cell(line.cells[name]) if name in line.cells else EMPTY,
-        measured=(cells[0].suite, plain(cells[0].suite, name)),
-    )
+def _printed(line: Line, name: str) -> Cell:
+    return printed_cell(line.cells[name]) if name in line.cells else EMPTY
 
 
-def _our_column(name: str, first: PaperValue) -> _Numbers:
-    def make(line: Line) -> Cell:
-        row = line.cells.get(name)
-        if row is None or not row.recomputed:
-            return EMPTY
-        return Cell(text=row.recomputed, value=number_of(row.recomputed), note=f"{row.recomputed_as}.")
-
-    note = f"what {name} comes to from the printed numbers, where the print does not follow from them"
-    key = f"{key_of(name)}-recomputed"
-    column = Column(key=key, label="recomputed", group=first.suite, numeric=True, note=note)
-    return _Numbers(column=column, make=make)
+def _recomputed(line: Line, name: str) -> Cell:
+    row = line.cells.get(name)
+    if row is None or not row.recomputed:
+        return EMPTY
+    return Cell(text=row.recomputed, value=number_of(row.recomputed), note=f"{row.recomputed_as}.")
 
 
-def _mean_column(way: str, suite: str) -> _Numbers:
-    name, places = _SHORT.get(way, way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
-
-    def make(line: Line) -> Cell:
-        value = line.means.get(way)
-        return EMPTY if value is None else Cell(text=f"{value:.{places}f}", value=round(value, places))
-
-    label = f"{name} (recomputed)"
-    column = Column(key=key_of(name), label=label, numeric=True, note=f"{way}, from the printed numbers")
-    return _Numbers(column=column, make=make, measured=(suite, name))
+def _mean(line: Line, way: str) -> Cell:
+    value, places = line.means.get(way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
+    return EMPTY if value is None else Cell(text=f"{value:.{places}f}", value=round(value, places))
 
 
 def _notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:

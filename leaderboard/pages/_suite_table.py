@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -15,6 +15,8 @@ from leaderboard.data.backbones import backbone_of
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.scores import Floats, Means, Ranks, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, Scope, scopes_of
+from leaderboard.pages._sorting import Field as TableField
+from leaderboard.pages._sorting import in_order
 from leaderboard.pages._task_scores import column_path
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
 from leaderboard.web.filters import EntryState
@@ -31,9 +33,6 @@ UNTOUCHED = {"untouched": "tasks", "untouched_types": "types"}
 
 ALWAYS = ("rank", "model")
 """Columns that every choice of columns has."""
-
-BY_NAME = ("model", "origin")
-"""Columns that are sorted by an entry's text."""
 
 GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """Texts of cells without a number."""
@@ -74,24 +73,19 @@ class SuiteState(EntryState):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Column:
-    """A column, its cell of a row and the values that it sorts by; the best two `scored` ones are marked.
+class _Column(TableField[int]):
+    """A column by rows; the best two cells of a `scored` one are marked.
 
-    An `optional` column is shown when it has any value; a first click sorts an `up` one from the smallest.
+    An `optional` column is shown when it has any value; `kind` is the task type that it belongs to.
     """
 
-    key: str
-    label: str
-    cell: Callable[[int], Cell]
+    numeric: bool = True
     group: str = ""
-    sort: Floats | None = None
     href: str = ""
-    note: str = ""
     card: str = ""
     kind: str = ""
     scored: bool = False
     optional: bool = False
-    up: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,36 +151,37 @@ class SuiteTable:
     def columns(self) -> list[_Column]:
         """Every column that there is."""
         scores, ranks, entries = self.scores, self.ranks, self.scores.entries
-        several, ranked = len(scores.by_type) > 1, ranks.place > 0
-        columns, tasks = scores.site_suite.suite.columns, scores.over_tasks
-        facts = {name: [getattr(e, name) for e in entries] for name in ("dimension", "max_tokens")}
-        facts["memory"] = [self.card(row).memory for row in range(len(entries))]
+        several = len(scores.by_type) > 1
+        place, rows = ranks.place.tolist(), range(len(entries))
+        borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
-            _number("rank", "Rank", np.where(ranked, ranks.place, np.nan), "{:.0f}", up=True, card="Rank",
+            _number("rank", "Rank", [rank or None for rank in place], up=True, card="Rank",
                     note="Models that cannot be told apart from the first of their group share its rank."),
-            _Column(key="model", label="Model", cell=lambda row: model_cell(entries[row])),
-            _number("parameters", "Size", _floats(map(parameters_of, entries)), parameters_text, "?",
+            _text("model", "Model", lambda row: entries[row].model, lambda row: model_cell(entries[row])),
+            _number("parameters", "Size", [*map(parameters_of, entries)], parameters_text, "?",
                     note="Parameters."),
-            self._mean("tasks", "over tasks", tasks, f"The mean over {tasks_text(len(columns))}, all alike."),
+            self._mean("tasks", "over tasks", scores.over_tasks,
+                       f"The mean over {tasks_text(scores.over_tasks.expected)}, all alike."),
             self._mean("types", "over types", scores.over_types, "The mean of the types' means."),
             *self._untouched_means(several),
-            _number("borda", "Borda", np.where(ranked, ranks.borda, np.nan), "{:.0f}", group="Mean",
-                    note="The models that are worse, ties half, summed over tasks.",
-                    scored=True, optional=True),
+            _number("borda", "Borda", borda, group="Mean", scored=True, optional=True,
+                    note="The models that are worse, ties half, summed over tasks."),
             *self._types(several),
-            _Column(key="there", label="Tasks", sort=tasks.count.astype(float), cell=self._count,
-                    note="Tasks with a score that counts."),
-            _number("unseen", "Zero-shot", scores.zero_shot, lambda share: f"{100 * share:.0f} %", "?",
-                    note="The share of the tasks that the model was not trained on, as its makers state.",
-                    optional=True),
-            *(_number(key, label, _floats(facts[key]), "{:,.0f}", note=note, optional=True)
-              for key, label, note in (("dimension", "Dimension", "Of an embedding."),
-                                       ("max_tokens", "Max tokens", "Of an input."),
-                                       ("memory", "Memory, MB", "Of the weights."))),
-            _number("mean_rank", "Mean rank", ranks.mean_rank, "{:.1f}", up=True,
+            _Column(key="there", label="Tasks", sort=scores.over_tasks.count.tolist().__getitem__,
+                    cell=self._count, note="Tasks with a score that counts."),
+            _number("unseen", "Zero-shot", _known(scores.zero_shot), "{:.0%}", "?", optional=True,
+                    note="The share of the tasks that the model was not trained on, as its makers state."),
+            _number("dimension", "Dimension", [one.dimension for one in entries], optional=True,
+                    note="Of an embedding."),
+            _number("max_tokens", "Max tokens", [one.max_tokens for one in entries], optional=True,
+                    note="Of an input."),
+            _number("memory", "Memory, MB", [self.card(row).memory for row in rows], optional=True,
+                    note="Of the weights."),
+            _number("mean_rank", "Mean rank", _known(ranks.mean_rank), "{:.1f}", up=True,
                     note="The mean of the ranks on each task, among ranked models."),
-            _Column(key="origin", label="Origin", cell=lambda row: _origin_cell(entries[row])),
-            _Column(key="how", label="How", cell=lambda row: how_cell(entries[row]),
+            _text("origin", "Origin", lambda row: entries[row].origin,
+                  lambda row: _origin_cell(entries[row])),
+            _Column(key="how", label="How", numeric=False, cell=lambda row: how_cell(entries[row]),
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
 
@@ -198,12 +193,12 @@ class SuiteTable:
         def cell(row: int) -> Cell:
             average = self.scores.averages.get(row) if own else None
             known = average if average and (key == "tasks" or "printed" in average) else None
-            found = mean_cell(means, row, known, self.scores.entries[row].seeds)
-            return mean_of(found, self.scores, row, kind) if own else found
+            mean = mean_cell(means, row, known, self.scores.entries[row].seeds)
+            return mean_of(mean, self.scores, row, kind) if own else mean
 
         return _Column(
             key=key, label=label, group=kind or "Mean", note=note, cell=cell, scored=True, kind=kind,
-            sort=np.where(means.complete, means.values, np.nan),
+            sort=_known(np.where(means.complete, means.values, np.nan)).__getitem__,
             card=kind or ("Mean" if key == self.mean else ""),
         )  # fmt: skip
 
@@ -233,7 +228,7 @@ class SuiteTable:
         many = f": the mean of {len(column.tasks)} tasks" if len(column.tasks) > 1 else ""
         return _Column(
             key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
-            sort=np.where(scores.counted[:, at], scores.values[:, at], np.nan),
+            sort=_known(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
             href=column_path(scores.site_suite, column), note=f"{column.name}{many}",
             cell=lambda row: task_cell(scores, row, at, self.entries),
         )  # fmt: skip
@@ -263,8 +258,8 @@ class SuiteTable:
         if key in ("mean_rank", "types", "how"):
             how = state.each == "revision" or state.origin == "reported"
             return how if key == "how" else key == "types" and len(self.scores.by_type) > 1
-        if column.optional and column.sort is not None:
-            return bool(np.isfinite(column.sort[self.rows]).any())
+        if column.optional and column.sort:
+            return any(column.sort(row) is not None for row in self.rows)
         return not key.startswith("task:") or self._opens(column.kind)
 
     def _opens(self, kind: str) -> bool:
@@ -286,42 +281,33 @@ class SuiteTable:
         suite = self.scores.site_suite.suite
         only = [c.name for c in suite.columns if [t.name for t in c.tasks] == [name.removeprefix("task:")]]
         tries = (name, f"task:{name}", f"type:{name}", *(f"task:{one}" for one in only if len(only) == 1))
-        found = next((key for key in tries if key in keys), None)
-        if found is None:
+        column = next((key for key in tries if key in keys), None)
+        if column is None:
             known = [key.partition(":")[2] or key for key in keys]
             raise missing("column", name, known, then="The suite's page offers those there are.")
-        return found
+        return column
 
     @cached_property
-    def _order(self) -> tuple[str, bool]:
-        """The key of the column that sorts, and whether the highest is first."""
-        return self._key(self.state.sort.removeprefix("-")), self.state.sort.startswith("-")
+    def _state(self) -> SuiteState:
+        """The state with the key of the column that sorts."""
+        sign, name = "-" * self.state.sort.startswith("-"), self.state.sort.removeprefix("-")
+        return self.state.model_copy(update={"sort": sign + self._key(name)})
 
     @cached_property
     def ordered(self) -> list[int]:
-        """The rows in order, those of papers last; groups stand in the order of their first rows."""
-        rows = self._sorted(self.rows)
+        """The rows in order, those of papers last; groups stand in the order of their first rows.
+
+        Rows without a value are last, by how many of the tasks they have.
+        """
+        means = self.scores.mean("types" if self.mean == "types" else "tasks")
+        count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
+        rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
+        rows = in_order(rows, self.columns, self._state.sort)
         rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
         groups: dict[str, list[int]] = {}
         for row in rows:
             groups.setdefault(self._group(row), []).append(row)
         return [row for members in groups.values() for row in members]
-
-    def _sorted(self, rows: Sequence[int]) -> list[int]:
-        """Rows in order; those without a value last, by how many of the tasks they have."""
-        key, down = self._order
-        if key in BY_NAME:
-            return sorted(
-                rows, key=lambda row: getattr(self.scores.entries[row], key).casefold(), reverse=down
-            )
-        values = {column.key: column.sort for column in self.columns}[key]
-        if values is None:
-            raise missing("column to sort by", key, [c.key for c in self.columns], then="")
-        means = self.scores.mean("types" if self.mean == "types" else "tasks")
-        count, last = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
-        known = [row for row in rows if np.isfinite(values[row])]
-        known.sort(key=values.tolist().__getitem__, reverse=down)
-        return [*known, *sorted({*rows} - {*known}, key=lambda row: (-count[row], -last[row], row))]
 
     def _group(self, row: int) -> str:
         """The heading that a row stands under; empty for none."""
@@ -333,15 +319,14 @@ class SuiteTable:
     @cached_property
     def _best(self) -> dict[tuple[int, str], str]:
         """The best and the second best cells of each column among the rows that are shown."""
-        rows = np.array([row for row in self.rows if self.scores.entries[row].origin != "reported"], int)
-        found: dict[tuple[int, str], str] = {}
+        rows = [row for row in self.rows if self.scores.entries[row].origin != "reported"]
+        marked: dict[tuple[int, str], str] = {}
         for column in self.shown:
-            if column.scored and column.sort is not None:
-                values = column.sort[rows]
-                best = np.unique(values[np.isfinite(values)])[-2:][::-1]
-                for kind, value in zip(("best", "second"), best, strict=False):
-                    found |= {(row, column.key): kind for row in rows[values == value].tolist()}
-        return found
+            if column.scored and column.sort:
+                values = {row: value for row in rows if (value := column.sort(row)) is not None}
+                marks = dict(zip(sorted({*values.values()}, reverse=True), ("best", "second"), strict=False))
+                marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
+        return marked
 
     def body(self, rows: Sequence[int]) -> Iterator[Row]:
         """Some rows, with the headings above them."""
@@ -356,26 +341,19 @@ class SuiteTable:
             yield Row(cells=cells, key=self.scores.entries[row].slug, kind=kind)
 
     def _cell(self, column: _Column, row: int) -> Cell:
-        cell, mark = column.cell(row), self._best.get((row, column.key))
+        cell, mark = column.of(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
     def heads(self) -> list[Column]:
         """The columns as a table takes them, with the URLs that sort by them and fold their types."""
-        return [self._head(column) for column in self.shown]
-
-    def _head(self, column: _Column) -> Column:
-        current, down = self._order
-        key, text = column.key, column.sort is None
-        up, folds = column.up or text, self.folds and column.kind
-        first, second = (key, f"-{key}") if up else (f"-{key}", key)
-        wanted = second if key == current and down != up else first
-        return Column(
-            key=key, label=column.label, group=column.group, numeric=not text, href=column.href,
-            sort=f"{self.path}?{self.state.query(sort=wanted, page=1)}" if not text or key in BY_NAME else "",
-            sorted=("descending" if down else "ascending") if key == current else "",
-            note=column.note, sticky=key in ALWAYS, card=column.card,
-            fold=self._fold(column.kind) if folds else "", open=self._opens(column.kind),
-        )  # fmt: skip
+        return [
+            replace(
+                column.head(self._state, self.path, page=1), sticky=column.key in ALWAYS,
+                group=column.group, href=column.href, card=column.card, open=self._opens(column.kind),
+                fold=self._fold(column.kind) if column.kind and self.folds else "",
+            )
+            for column in self.shown
+        ]  # fmt: skip
 
     def _fold(self, kind: str) -> str:
         """The URL that opens or folds a type."""
@@ -385,22 +363,31 @@ class SuiteTable:
 
 
 def _number(
-    key: str, label: str, values: Floats, form: str | Callable[[Any], str], gone: str = "", **more: Any
+    key: str,
+    label: str,
+    values: Sequence[float | None],
+    form: str | Callable[[Any], str] = "{:,.0f}",
+    gone: str = "",
+    **more: Any,
 ) -> _Column:
     """A column of numbers; `gone` is the text where there is none."""
     text = form.format if isinstance(form, str) else form
 
     def cell(row: int) -> Cell:
-        value = float(values[row])
-        if value != value:
-            return Cell(text=gone)
-        return Cell(text=text(value), value=int(value) if value.is_integer() else value)
+        value = values[row]
+        return Cell(text=gone) if value is None else Cell(text=text(value), value=value)
 
-    return _Column(key=key, label=label, cell=cell, sort=values, **more)
+    return _Column(key=key, label=label, cell=cell, sort=values.__getitem__, **more)  # fmt: skip
 
 
-def _floats(numbers: Iterable[float | None]) -> Floats:
-    return np.array([np.nan if number is None else number for number in numbers], float)
+def _text(key: str, label: str, name: Callable[[int], str], cell: Callable[[int], Cell]) -> _Column:
+    """A column that is sorted by a text of each row."""
+    return _Column(key=key, label=label, numeric=False, cell=cell, sort=lambda row: name(row).casefold())
+
+
+def _known(values: Floats) -> list[float | None]:
+    """Numbers, None for what is none."""
+    return [None if value != value else value for value in values.tolist()]
 
 
 def size_chart(table: SuiteTable, name: str = "size") -> Chart:
@@ -565,25 +552,21 @@ def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entr
 
 def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
     """The revisions that a score is of, where there are others: of a joined model, and of the data."""
-    found, entry = [], scores.entries[row]
+    notes, entry = [], scores.entries[row]
     source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
     if len(entry.revisions) > 1 and source and source.revision:
-        found.append(f"model revision {source.revision[:10]}")
+        notes.append(f"model revision {source.revision[:10]}")
     if REASONS[scores.reasons[row, at]] == "other":
         (pinned, *more) = {task.data.revision[:10] for task in scores.site_suite.suite.columns[at].tasks}
         revision = scores.data.get((row, at), "")[:10] or "that is not stated"
-        found.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
-    return found
+        notes.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
+    return notes
 
 
 def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
-    """Why a score flatters a model, as kinds.
+    """Why a score of some scopes flatters a model, as kinds.
 
-    Args:
-        entry: The model.
-        scopes: What the score is of.
-        texts: How many texts of it are in the model's training data.
-        column: The name of the column of several tasks.
+    `texts` of it are in the training data; `column` is the name of a column of several tasks.
     """
     trained = entry.trained_on or ()
     marks = (

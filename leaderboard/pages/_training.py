@@ -82,23 +82,15 @@ def words(value: Any) -> str:
 
 
 def values_table(
-    name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any]], numbers: str = ""
+    name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any] | Row], numbers: str = ""
 ) -> Table:
-    """A table of plain values and cells, whose first column stays when it is scrolled.
-
-    Args:
-        name: The table's.
-        caption: Likewise.
-        labels: The columns' labels by key.
-        rows: A value for each column.
-        numbers: The keys of columns with numbers, with spaces between.
-    """
+    """A table of plain values and cells; `numbers` has the keys of its columns with numbers."""
     columns = [
         Column(key=key, label=label, numeric=key in numbers.split(), sticky=not at)
         for at, (key, label) in enumerate(labels.items())
     ]
-    cells = [Row(cells=[*map(_cell, row)]) for row in rows]
-    return Table(name=name, caption=caption, columns=columns, rows=cells)
+    own = [row if isinstance(row, Row) else Row(cells=[*map(_cell, row)]) for row in rows]
+    return Table(name=name, caption=caption, columns=columns, rows=own)
 
 
 def _cell(value: Any) -> Cell:
@@ -121,7 +113,7 @@ def notes_on(trainings: Sequence[Document]) -> list[str]:
     return [CHOSEN_ON_SCORES] * any(map(was_chosen, trainings)) + [BEST_EVALUATION] * best
 
 
-_COLUMNS = [
+COLUMNS = [
     Column(key="name", label="Task", sticky=True),
     Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
     Column(key="last", label="last", numeric=True, group="other evaluations",
@@ -145,19 +137,14 @@ _COLUMNS = [
 def training_table(
     records: Mapping[int, Document], intervals: Mapping[tuple[str, str], tuple[float, float]]
 ) -> Table | None:
-    """What was trained for each task; None where nothing was.
-
-    Args:
-        records: By the number of their results.
-        intervals: Of scores, by task and convention.
-    """
+    """What was trained for each task, of records by result and intervals by task and convention."""
     trained = {number: one for number, one in records.items() if one.get("training")}
     if not trained:
         return None
     return Table(
         name="training",
         caption="What was trained for each task: scores × 100",
-        columns=_COLUMNS,
+        columns=COLUMNS,
         rows=[Row(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()],
         notes=notes_on([record["training"] for record in trained.values()]),
     )
@@ -352,8 +339,8 @@ def _sweep_bars(sweep: SweepPart) -> Bars:
 
 def _numbers(values: Sequence[Any]) -> list[float] | None:
     """Values as numbers; None where one of them is none."""
-    found = [number for value in values if (number := _number(value)) is not None]
-    return found if len(found) == len(values) else None
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    return numbers if len(numbers) == len(values) else None
 
 
 def _number(value: Any) -> float | None:

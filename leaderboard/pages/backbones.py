@@ -1,15 +1,17 @@
-"""Backbones by recipes: what each pretrained encoder comes to on every benchmark, printed and measured."""
+"""Backbones by recipes: what each pretrained backbone comes to on every benchmark, printed and measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeAlias
 
 from pydantic import Field as Parameter
 
 from leaderboard.data.backbones import (
     BENCHMARKS,
+    Backbone,
     Benchmark,
     PrintedScore,
     backbones,
@@ -19,41 +21,41 @@ from leaderboard.data.backbones import (
 from leaderboard.data.entries import precedence
 from leaderboard.data.papers import key_of, same_queries, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.suites import views
 from leaderboard.pages._backbones import (
     GLUE,
     BackboneState,
-    Encoder,
     GlueView,
     apart,
-    encoders_of,
+    backbones_of,
     filters,
+    head_cells,
     measured_mean,
     plain_cell,
 )
+from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import made_of
+from leaderboard.pages._suite_table import kinds_of, made_of
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 PATH = "/backbones"
-RECIPES: Mapping[str, tuple[str, ...]] = {"SimCSE": ("simcse",), "DPR": ("dpr",), "dpr-mldr-id": ("mldr",)}
+RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
 
-class BackbonesState(BackboneState):
+class _BackbonesState(BackboneState):
     """The parameters of the table of backbones."""
 
     column: Text = Parameter("glue", description="The column that the chart shows, by its key.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackbonesPage:
+class _BackbonesPage:
     """The parts of the page beside its tables: switches (label, URL, current) and filters."""
 
     conventions: Sequence[tuple[str, str, bool]]
@@ -68,7 +70,7 @@ class _Number:
     Of several in one place the one of the greatest `weight` is shown.
     """
 
-    encoder: Encoder
+    backbone: Backbone
     benchmark: Benchmark
     origin: str
     cell: Cell
@@ -77,44 +79,41 @@ class _Number:
     weight: tuple[float | str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    """A backbone's numbers of one origin by benchmark; `order` are those that sort both of its lines."""
-
-    encoder: Encoder
-    origin: str
-    cells: Mapping[str, Cell]
-    order: Mapping[str, float | None]
+_Line: TypeAlias = tuple[Backbone, str]
+"""The numbers of a backbone of one origin."""
 
 
-def view(site: Site, state: BackbonesState) -> Page:
+def _view(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
-    keys = [benchmark.key for benchmark in BENCHMARKS]
-    if state.column not in keys:
-        raise missing("column", state.column, keys, then="The page /backbones offers those there are.")
+    benchmarks = {one.key: one for one in BENCHMARKS}
+    benchmark = benchmarks.get(state.column)
+    if benchmark is None:
+        raise missing("column", state.column, benchmarks, then="The page /backbones offers those there are.")
     convention = GlueView.of(state, site.papers)
     numbers = [*_printed(site, convention), *_measured(site.queries, convention)]
-    shown = [one for one in numbers if one.encoder.passes(state, one.origin)]
-    fields = _fields()
-    lines = in_order(_lines(shown), fields, state.sort)
-    measured = {one.encoder.slug for one in numbers if one.origin == "measured"}
-    every = {one.encoder.slug for one in numbers}
+    shown = [one for one in numbers if state.keeps(one.backbone, one.origin)]
+    cells = _cells(shown)
+    fields = _fields(cells)
+    lines = in_order(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
+    drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}
+    measured = {one.backbone.slug for one in numbers if one.origin == "measured"}
+    every = {one.backbone.slug for one in numbers}
     return Page(
         title="Backbones",
         template="backbones.html",
         lead=f"What {len(every)} pretrained encoders come to after fine-tuning, by recipe and benchmark: "
         f"as papers print it{f', and for {len(measured)} of them as measured here' if measured else ''}.",
         tables=[_table(lines, fields, state), _all_numbers(shown)],
-        charts=[_chart(lines, next(one for one in BENCHMARKS if one.key == state.column))],
+        charts=[_chart(drawn, benchmark)],
         data={"view": convention.chosen},
-        context=BackbonesPage(
+        context=_BackbonesPage(
             conventions=convention.tabs(PATH, state),
             columns=[
                 (f"{one.recipe}: {one.title}" if one.key != GLUE else one.title,
                  f"{PATH}?{state.query(column=one.key)}#c-size", one.key == state.column)
                 for one in BENCHMARKS
             ],
-            form=filters(state, PATH, (one.encoder.parameters for one in numbers)),
+            form=filters(state, PATH, (one.backbone.parameters for one in numbers)),
         ),
     )  # fmt: skip
 
@@ -132,14 +131,15 @@ def _printed(site: Site, convention: GlueView) -> Iterator[_Number]:
             why = _apart(score, names.get(benchmark.suite, ()))
             if line and convention.differing(line.convention):
                 why = convention.reason(line.convention)
+            plain, more = plain_cell(row), [note for note in score.notes if note != row.note]
+            notes = [f"{row.paper}, {title(row.table)}: {row.setting}", plain.note, *more]
             cell = replace(
-                plain_cell(row),
-                text=row.value,
+                plain,
                 href=f"/papers/{score.paper}#table-{key_of(row.table)}",
-                note="; ".join([f"{row.paper}, {title(row.table)}: {row.setting}", *score.notes]),
+                note="; ".join(filter(None, notes)),
             )
             yield _Number(
-                encoder=Encoder.of(known[slug]), benchmark=benchmark, origin="reported",
+                backbone=known[slug], benchmark=benchmark, origin="reported",
                 cell=apart(cell, why) if why else cell,
                 source=f"{row.paper}, {title(row.table)}",
                 setting="; ".join([f"{row.name}: {row.setting}", *score.notes]),
@@ -157,37 +157,36 @@ def _apart(score: PrintedScore, columns: Sequence[str]) -> str:
 def _measured(queries: Queries, convention: GlueView) -> Iterator[_Number]:
     """The complete means of what recipes made of backbones."""
     made = [e for e in queries.entries.values() if e.origin == "measured" and not e.member]
-    encoders = encoders_of(made, queries.models)
+    roots = backbones_of(made, queries.models)
     for benchmark in BENCHMARKS:
-        listed = queries.suites.get(benchmark.suite)
-        if listed is None or not any(_is_of(entry, benchmark) for entry in made):
+        own, listed = [e for e in made if _is_of(e, benchmark)], queries.suites.get(benchmark.suite)
+        if listed is None or not own:
             continue
-        view = convention.chosen if benchmark.suite == GLUE else views(listed.suite)[0]
-        scores = queries.suite_scores(listed, view)
-        over = _over(benchmark)
-        for row, entry in enumerate(scores.entries):
-            if _is_of(entry, benchmark) and scores.mean(over).complete[row]:
+        view = convention.chosen if benchmark.suite == GLUE else ""
+        scores, over = queries.scores_of(own, listed, view), _over(benchmark)
+        for row, entry in enumerate(own):
+            if scores.mean(over).complete[row]:
                 text = made_of(entry) or entry.treatment
                 cell = measured_mean(scores, row, over)
+                kinds = dict.fromkeys([*cell.kind.split(), *kinds_of(entry).split()])
                 yield _Number(
-                    encoder=encoders[entry.id], benchmark=benchmark, origin="measured",
+                    backbone=roots[entry.id], benchmark=benchmark, origin="measured",
                     cell=replace(
-                        cell, href=f"/models/{entry.model_slug}", note=f"{text}; {cell.note}".strip("; ")
+                        cell, href=f"/models/{entry.model_slug}", kind=" ".join(kinds),
+                        note=f"{text}; {cell.note}".strip("; "),
                     ),
                     source="measured here", setting=text, weight=precedence(entry),
                 )  # fmt: skip
 
 
 def _is_of(entry: Entry, benchmark: Benchmark) -> bool:
-    """Whether an entry was measured, and made as a benchmark's numbers are."""
-    if entry.origin != "measured":
-        return False
+    """Whether an entry was made as a benchmark's numbers are."""
     if benchmark.suite == GLUE:
         return entry.output == "label"
     if benchmark.recipe == "ColBERT":
         return entry.output == "multivector"
-    recipes = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe, ())
-    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe in recipes
+    recipe = RECIPES.get(benchmark.key) or RECIPES.get(benchmark.recipe)
+    return entry.output == "vector" and entry.lineage is not None and entry.lineage.recipe == recipe
 
 
 def _over(benchmark: Benchmark) -> str:
@@ -195,26 +194,13 @@ def _over(benchmark: Benchmark) -> str:
     return "types" if benchmark.recipe == "SimCSE" else "tasks"
 
 
-def _lines(numbers: Sequence[_Number]) -> list[_Line]:
-    """A line for each backbone and origin; both of a backbone are sorted by its printed numbers, if any."""
-    found: dict[str, dict[str, dict[str, list[_Number]]]] = {}
-    for one in numbers:
-        origins = found.setdefault(one.encoder.slug, {})
-        origins.setdefault(one.origin, {}).setdefault(one.benchmark.key, []).append(one)
-    lines = []
-    for origins in found.values():
-        cells = {
-            origin: {key: _shown(some) for key, some in by_key.items()} for origin, by_key in origins.items()
-        }
-        order = {
-            key: printed_value(cell)
-            for origin in ("measured", "reported")
-            for key, cell in cells.get(origin, {}).items()
-        }
-        for origin in cells:
-            encoder = next(iter(origins[origin].values()))[0].encoder
-            lines.append(_Line(encoder=encoder, origin=origin, cells=cells[origin], order=order))
-    return lines
+def _cells(numbers: Sequence[_Number]) -> dict[tuple[Backbone, str, str], Cell]:
+    """What is shown by backbone, origin and benchmark; both lines of a backbone follow one another."""
+    found: dict[tuple[Backbone, str, str], list[_Number]] = {}
+    for backbone in dict.fromkeys(one.backbone for one in numbers):
+        for one in (one for one in numbers if one.backbone == backbone):
+            found.setdefault((backbone, one.origin, one.benchmark.key), []).append(one)
+    return {place: _shown(some) for place, some in found.items()}
 
 
 def _shown(numbers: Sequence[_Number]) -> Cell:
@@ -225,75 +211,67 @@ def _shown(numbers: Sequence[_Number]) -> Cell:
     return replace(best.cell, note=note)
 
 
-def _fields() -> list[Field[_Line]]:
+def _fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line]]:
+    """The columns; both lines of a backbone are sorted by its printed number, or by the measured one."""
+
+    def cell(line: _Line, key: str) -> Cell:
+        return cells.get((*line, key), EMPTY)
+
+    def value(line: _Line, key: str) -> Any:
+        both = (cell((line[0], origin), key) for origin in ("reported", "measured"))
+        return next((printed_value(one) for one in both if one is not EMPTY), None)
+
     return [
-        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: one.encoder.cells[0],
-              sort=lambda one: one.encoder.name.casefold()),
+        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: head_cells(one[0])["name"],
+              sort=lambda one: one[0].name.casefold()),
         Field(key="parameters", label="Size", numeric=True, note="Parameters.",
-              cell=lambda one: one.encoder.cells[1], sort=lambda one: one.encoder.parameters),
-        Field(key="origin", label="Numbers", sort=lambda one: one.origin,
-              cell=lambda one: Cell(text=one.origin, value=one.origin, kind=one.origin)),
+              cell=lambda one: head_cells(one[0])["parameters"], sort=lambda one: one[0].parameters),
+        Field(key="origin", label="Numbers", cell=lambda one: Cell(text=one[1], value=one[1], kind=one[1]),
+              sort=lambda one: one[1]),
         *(
-            Field(key=one.key, label=one.title, numeric=True,
+            Field(key=one.key, label=one.title, numeric=True, cell=partial(cell, key=one.key),
                   note=f"{one.recipe}: the mean over {_over(one)} of {one.title}.",
-                  cell=partial(_cell, key=one.key), sort=partial(_order, key=one.key))
+                  sort=partial(value, key=one.key))
             for one in BENCHMARKS
         ),
     ]  # fmt: skip
 
 
-def _cell(line: _Line, key: str) -> Cell:
-    return line.cells.get(key, EMPTY)
-
-
-def _order(line: _Line, key: str) -> float | None:
-    return line.order.get(key)
-
-
-def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: BackbonesState) -> Table:
+def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: _BackbonesState) -> Table:
     groups = {one.key: one.recipe for one in BENCHMARKS}
     return Table(
         name="backbones",
         caption="Backbones by recipe and benchmark, scores × 100",
         columns=[replace(f.head(state, PATH), group=groups.get(f.key, "")) for f in fields],
-        rows=[row_of(line, fields, key=f"{line.encoder.slug}-{line.origin}") for line in lines],
+        rows=[row_of(line, fields, key=f"{line[0].slug}-{line[1]}") for line in lines],
         notes=["Each number leads to the table that prints it, or to the model that was measured."],
     )
 
 
 def _all_numbers(numbers: Sequence[_Number]) -> Table:
     """Every number on a line of its own, with where it is from."""
-    heads = ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
-    return Table(
-        name="numbers",
-        caption="Every number, with where it is from",
-        columns=[Column(key=head.lower(), label=head, numeric=head == "Score") for head in heads],
-        rows=[
-            Row(
-                cells=[
-                    one.encoder.cells[0],
-                    *map(_text, (one.benchmark.recipe, one.benchmark.title, one.origin)),
-                    one.cell,
-                    *map(_text, (one.source, one.setting)),
-                ]
-            )
-            for one in numbers
-        ],
-    )
+    heads = {
+        head.lower(): head
+        for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
+    }
+    rows = [
+        plain_row(
+            head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin,
+            one.cell, one.source, one.setting,
+        )
+        for one in numbers
+    ]  # fmt: skip
+    return plain_table("numbers", "Every number, with where it is from", heads, rows)
 
 
-def _text(text: str) -> Cell:
-    return Cell(text=text, value=text)
-
-
-def _chart(lines: Sequence[_Line], benchmark: Benchmark) -> Chart:
+def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     """A column against the size; hollow where a number is not to be compared."""
     points = [
         Point(
-            label=line.encoder.name, x=line.encoder.parameters, y=printed_value(cell), series=line.origin,
-            emphasised=line.origin == "measured", hollow="apart" in cell.kind, href=cell.href, note=cell.note,
+            label=backbone.name, x=backbone.parameters, y=printed_value(cell), series=origin, href=cell.href,
+            emphasised=origin == "measured", hollow="apart" in cell.kind, note=cell.note,
         )
-        for line in lines if (cell := _cell(line, benchmark.key)) is not EMPTY
+        for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=name), points=points)
@@ -303,8 +281,8 @@ def _chart(lines: Sequence[_Line], benchmark: Benchmark) -> Chart:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=BackbonesState,
-        view=view,
+        state=_BackbonesState,
+        view=_view,
         summary="Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),

@@ -4,64 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
-
-from pydantic import Field as Parameter
+from dataclasses import dataclass
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
 from harness.scores import score_text
 from leaderboard.data.checks import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
-    cell_of,
     counted,
     delta_cell,
+    plain_row,
     plain_table,
-    row_of,
     score_cell,
     suite_path,
     verdict_cell,
     when_text,
 )
-from leaderboard.pages._sorting import Field, in_order
-from leaderboard.pages._sorting import row_of as sorted_row
 from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.pages._training import words
-from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.web.parameters import State, Text, address
+from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Row, Table
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
-NOTES = (
-    "Scores and differences are times 100; the interval is that at the level 1 − 2·alpha of the policy.",
-    "p is corrected for the number of tasks and for the means' part of alpha: of a drop beyond the one that "
-    "is allowed, and of a rise.",
-)
-MEANS_NOTE = (
-    "Scores and differences are times 100; the means have half of the policy's alpha, so that the interval "
-    "of one suite is that at the level 1 − alpha; the mean of a single task has that task's interval."
-)
-
-
-class CheckState(State):
-    """The parameters of a check's page."""
-
-    verdict: Literal["", "regressed", "missing", "inconclusive", "not testable", "improved", "equivalent"] = (
-        Parameter("", description="Only tasks of this verdict.")
-    )
-    type: Text = Parameter("", description="Only tasks of this type.")
-    sort: Text = Parameter(
-        "verdict", description="A column's key of the table of tasks; with - in front downwards."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPage:
+class _CheckPage:
     """The parts of a check's page beside its tables.
 
     Attributes:
@@ -71,8 +42,6 @@ class CheckPage:
         compare: The page with both models side by side; empty where there is none.
         why: Why there is none, in a sentence.
         line: The page of its model line.
-        form: The filters over tasks.
-        shown: The names of the tables that have rows.
     """
 
     check: Check
@@ -81,11 +50,9 @@ class CheckPage:
     compare: str
     why: str
     line: str
-    form: Form
-    shown: frozenset[str]
 
 
-def view(site: Site, state: CheckState, check: str) -> Page:
+def _view(site: Site, state: State, check: str) -> Page:
     """The page of a check: by its own name, or the newest of an id."""
     queries = site.queries
     ids = (one.name for one in queries.checks.values() if one.id == check)
@@ -93,7 +60,7 @@ def view(site: Site, state: CheckState, check: str) -> Page:
     if name is None:
         raise NotFound(f"No check is called {check!r}.", hint="The page /checks leads to all of them.")
     made = adapter().validate_json(queries.document("check", name))
-    path, line = address(f"/check/{name}"), address(f"/checks/{line_of(made)}")
+    line = address(f"/checks/{line_of(made)}")
     candidates, baselines = (
         [entry for entry in queries.entries.values() if entry.artifact in party.artifacts]
         for party in (made.candidate, made.baseline)
@@ -102,7 +69,7 @@ def view(site: Site, state: CheckState, check: str) -> Page:
     suites = {typed: suite_path(queries, typed) for typed in made.suites}
     compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
     models = [_model(some, pair, side) for side, some in enumerate((candidates, baselines))]
-    tables = [_means(made, suites), _tasks(queries, made, state, path), _policy(made)]
+    tables = [_means(made, suites), _tasks(queries, made), _policy(made)]
     against = made.baseline.baseline or made.baseline.name
     return Page(
         title=f"{made.candidate.name} against {against}",
@@ -116,7 +83,7 @@ def view(site: Site, state: CheckState, check: str) -> Page:
             "compare": compare or None,
         },
         notes=made.warnings,
-        context=CheckPage(
+        context=_CheckPage(
             check=made,
             tone=TONES[made.overall],
             facts=[
@@ -128,10 +95,8 @@ def view(site: Site, state: CheckState, check: str) -> Page:
                 ("Exit code", str(made.exit_code), "", EXITS.get(made.exit_code, "")),
             ],
             compare=compare,
-            why=_why(candidates, baselines, pair),
+            why=_why(pair),
             line=line,
-            form=_form(made, state, path),
-            shown=frozenset(table.name for table in tables if table.rows),
         ),
     )
 
@@ -154,15 +119,11 @@ def _compare(pair: tuple[Entry, Entry] | None, suites: Sequence[str]) -> str:
     )
 
 
-def _why(candidates: Sequence[Entry], baselines: Sequence[Entry], pair: tuple[Entry, Entry] | None) -> str:
+def _why(pair: tuple[Entry, Entry] | None) -> str:
     """Why two models cannot be put side by side; empty where they can."""
-    if pair is not None:
-        return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
-    lacking = [name for name, some in (("candidate", candidates), ("baseline", baselines)) if not some]
-    return (
-        f"The records of the {' and the '.join(lacking)} are not on this site, so they cannot be put side by "
-        "side here. `harness push` sends them."
-    )
+    if pair is None:
+        return "Not both models have records on this site: `harness push` sends them."
+    return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
 
 
 def _model(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None, side: int) -> str:
@@ -179,116 +140,64 @@ def _party(party: Party) -> str:
     return " · ".join(filter(None, (name, source, revision, runs)))
 
 
-def _form(check: Check, state: CheckState, path: str) -> Form:
-    kinds = sorted({task.type for task in check.tasks})
-    options = {
-        "verdict": ("Verdict", [(name, f"{name} ({n})") for name in VERDICTS if (n := len(check.of(name)))]),
-        "type": ("Tasks of type", [(kind, kind) for kind in kinds]),
-    }
-    controls = [
-        Control(
-            kind="select", name=name, label=label, value=getattr(state, name), options=[("", "all"), *some]
-        )
-        for name, (label, some) in options.items()
-        if len(some) > 1
-    ]
-    chosen = {name: value for name in options if (value := getattr(state, name))}
-    chips = [(value, f"{path}?{state.query(**{name: ''})}") for name, value in chosen.items()]
-    return form(state, path, controls, chips=chips)
-
-
 def _means(check: Check, suites: Mapping[str, str]) -> Table:
     """The means: one row for each suite."""
-    predicted = any(mean.predicted for mean in check.means)
     heads = {
         "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Columns tested",
-        "wanted": "of", **({"predicted": "It stands for"} if predicted else {}),
+        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
+        "wanted": "of",
     }  # fmt: skip
-    rows = [_mean(mean, suites.get(mean.suite, ""), predicted=predicted) for mean in check.means]
-    return plain_table("means", "Means over the columns that were tested", heads, rows, [MEANS_NOTE])
+    rows = [_mean(mean, suites.get(mean.suite, "")) for mean in check.means]
+    return plain_table("means", "Means over the tasks that were tested", heads, rows)
 
 
-def _mean(mean: MeanOutcome, href: str, *, predicted: bool) -> Row:
+def _mean(mean: MeanOutcome, href: str) -> Row:
     lacking = mean.wanted - mean.there
-    there = Cell(text=str(mean.there), value=mean.there)
-    if lacking > 0:
-        there = replace(there, kind="part", note=f"{lacking} of its columns were not tested")
-    return row_of(
+    note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
+    return plain_row(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
         *map(score_cell, (mean.margin, mean.candidate, mean.baseline)),
-        there,
-        Cell(text=str(mean.wanted), value=mean.wanted),
-        *([_predicted(mean.predicted)] if predicted else []),
+        Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
+        mean.wanted,
         key=mean.suite,
     )
 
 
-def _predicted(found: Mapping[str, Any]) -> str | None:
-    """The mean that the suite predicts, in words."""
-    if not found:
-        return None
-    names = ("candidate", "candidate_low", "candidate_high", "baseline")
-    value, low, high, baseline = (score_text(_number(found.get(name))) for name in names)
-    return f"{found.get('target', '')}, predicted: {value} ({low} to {high}), the baseline {baseline}"
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _tasks(queries: Queries, check: Check, state: CheckState, path: str) -> Table:
-    """The tasks that a state asks for."""
-    tasks = [t for t in check.tasks if state.verdict in ("", t.verdict) and state.type in ("", t.type)]
-    fields = _fields(queries, check)
-    total = counted(len(check.tasks), "task")
-    return Table(
-        name="tasks",
-        caption=f"{len(tasks)} of {total}" if len(tasks) < len(check.tasks) else total,
-        columns=[field.head(state, path) for field in fields],
-        rows=[sorted_row(task, fields, task.task) for task in in_order(tasks, fields, state.sort)],
-        notes=NOTES,
-    )
-
-
-def _fields(queries: Queries, check: Check) -> list[Field[TaskOutcome]]:
+def _tasks(queries: Queries, check: Check) -> Table:
+    """The tasks, by verdict, the largest drop first."""
+    heads = {
+        "name": "Task", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
+        "p_regressed": "p of a drop", "p_improved": "p of a rise", "margin": "Margin",
+        "candidate": "Candidate", "baseline": "Baseline", "units": "Resampled",
+        "why": "Why, what would settle it",
+    }  # fmt: skip
     keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
     results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
-
-    def number(key: str, label: str, cell: Any = delta_cell) -> Field[TaskOutcome]:
-        value = partial(_value, key=key)
-        return Field(key=key, label=label, numeric=True, up=True, sort=value, cell=lambda t: cell(value(t)))
-
-    def score(key: str, label: str) -> Field[TaskOutcome]:
-        def cell(task: TaskOutcome) -> Cell:
-            own = (results[one] for one in getattr(task, f"{key}_keys") if one in results)
-            return score_cell(_value(task, key), next(own, ""))
-
-        return Field(key=key, label=label, numeric=True, up=True, sort=partial(_value, key=key), cell=cell)
-
-    return [
-        Field(key="name", label="Task", sticky=True, up=True, sort=lambda t: t.task.casefold(),
-              cell=lambda t: Cell(text=t.task, value=t.task, note=f"{t.type}, {t.metric}",
-                                  href=task_path(t.task) if t.task in known else "")),
-        Field(key="verdict", label="Verdict", up=True, sort=lambda t: VERDICTS.index(t.verdict),
-              cell=lambda t: verdict_cell(
-                  t.verdict, note=f"{t.type}, {t.metric}{'' if t.must_not_regress else ' · may regress'}")),
-        number("delta", "Difference"), number("low", "from"), number("high", "to"),
-        number("p_regressed", "p of a drop", _p), number("p_improved", "p of a rise", _p),
-        Field(key="margin", label="Margin", numeric=True, up=True, sort=lambda t: t.margin,
-              cell=lambda t: score_cell(t.margin, note=f"a drop of {score_text(t.max_drop)} is allowed")),
-        score("candidate", "Candidate"), score("baseline", "Baseline"),
-        Field(key="units", label="Resampled", cell=_units),
-        Field(key="said", label="Why, what would settle it",
-              cell=lambda t: cell_of(" · ".join(filter(None, (t.reason, t.to_settle))))),
-    ]  # fmt: skip
+    tasks = sorted(check.tasks, key=lambda task: (VERDICTS.index(task.verdict), task.delta or 0))
+    rows = [_task(task, results, task_path(task.task) if task.task in known else "") for task in tasks]
+    return plain_table("tasks", counted(len(tasks), "task"), heads, rows)
 
 
-def _value(task: TaskOutcome, key: str) -> float | None:
-    value: float | None = getattr(task, key)
-    return value
+def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
+    what, units = f"{task.type}, {task.metric}", f"{task.units:,} {task.unit}".strip() if task.units else ""
+    runs = "" if task.runs in ((0, 0), (1, 1)) else f", {task.runs[0]} against {task.runs[1]} runs"
+    pages = [
+        next((results[key] for key in keys if key in results), "")
+        for keys in (task.candidate_keys, task.baseline_keys)
+    ]
+    return plain_row(
+        Cell(text=task.task, value=task.task, note=what, href=href),
+        verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
+        *map(delta_cell, (task.delta, task.low, task.high)),
+        *map(_p, (task.p_regressed, task.p_improved)),
+        score_cell(task.margin, note=f"a drop of {score_text(task.max_drop)} is allowed"),
+        *map(score_cell, (task.candidate, task.baseline), pages),
+        units + runs,
+        " · ".join(filter(None, (task.reason, task.to_settle))),
+        key=task.task,
+    )
 
 
 def _results(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
@@ -315,15 +224,15 @@ def _p(value: float | None) -> Cell:
 
 def _policy(check: Check) -> Table:
     """The policy: every setting."""
-    rows = [row_of(name, words(value)) for name, value in check.policy.items()]
+    rows = [plain_row(name, words(value)) for name, value in check.policy.items()]
     return plain_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
 
 
 PAGES = (
     PageRoute(
         path="/check/{check}",
-        state=CheckState,
-        view=view,
+        state=State,
+        view=_view,
         summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
         all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
     ),

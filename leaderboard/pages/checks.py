@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,16 +15,15 @@ from leaderboard.pages._check_tables import (
     delta_cell,
     marks_cell,
     moment_cell,
+    plain_row,
     plain_table,
-    row_of,
     verdict_cell,
     verdicts_text,
     when_text,
 )
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.parameters import Paging, State, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Row, Table
 
@@ -48,54 +47,32 @@ COUNTS = {
 """Columns that count tasks: heading and verdicts; without verdicts all count."""
 
 
-class LineState(State):
+class _LineState(State):
     """The parameters of the page of a model line."""
 
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
-class ChecksState(LineState):
-    """The parameters of the list of model lines."""
-
-    verdict: Literal["", "regressed", "inconclusive", "improved", "equivalent"] = Field(
-        "", description="Only lines whose last check has this verdict."
-    )
-    baseline: Text = Field("", description="Only lines against this baseline: its name, or the model's.")
-    suite: Text = Field("", description="Only lines on this suite, as it was typed.")
-
-
 @dataclass(frozen=True, kw_only=True)
-class ChecksPage:
-    """The parts of the list beside its table: the number of lines without filters, filters, paging."""
-
-    total: int
-    form: Form
-    paging: Paging
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinePage:
-    """The parts of a line's page beside its table and charts: the recipe of its models, paging."""
+class _LinePage:
+    """The part of a page beside its table and charts: the recipe of a line's models, and paging."""
 
     recipe: str
     paging: Paging
 
 
-def view(site: Site, state: ChecksState) -> Page:
+def _view(site: Site, state: _LineState) -> Page:
     """The list of model lines."""
-    lines = _lines(site.queries)
-    kept = [line for line in lines.values() if _keeps(state, line[0])]
-    place = paging(len(kept), state, PATH)
+    lines = list(_lines(site.queries).values())
+    place = paging(len(lines), state, PATH)
     return Page(
         title="Checks",
         template="checks.html",
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
-        tables=[_table(kept[max(0, place.first - 1) : place.last], len(kept))],
+        tables=[_table(lines[max(0, place.first - 1) : place.last], len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
-        context=ChecksPage(
-            total=len(lines), form=_form(state, [line[0] for line in lines.values()]), paging=place
-        ),
+        context=_LinePage(recipe="", paging=place),
     )
 
 
@@ -105,38 +82,6 @@ def _lines(queries: Queries) -> dict[str, list[CheckSummary]]:
     for check in queries.checks.values():
         found.setdefault(check.line, []).append(check)
     return found
-
-
-def _keeps(state: ChecksState, last: CheckSummary) -> bool:
-    return (
-        state.verdict in ("", last.overall)
-        and state.baseline in ("", last.baseline)
-        and (not state.suite or state.suite in last.suites)
-    )
-
-
-def _form(state: ChecksState, lasts: Iterable[CheckSummary]) -> Form:
-    known = list(lasts)
-    offered: dict[str, tuple[str, str, Sequence[str]]] = {
-        "verdict": (
-            "Last verdict",
-            "last {}",
-            [v for v in OVERALL if any(v == one.overall for one in known)],
-        ),
-        "baseline": ("Baseline", "against {}", sorted({one.baseline for one in known})),
-        "suite": ("Suite", "on {}", sorted({suite for one in known for suite in one.suites})),
-    }
-    chosen = {name: value for name in offered if (value := getattr(state, name))}
-    controls = [
-        Control(kind="select", name=name, label=label, value=chosen.get(name, ""),
-                options=[("", "any"), *((one, one) for one in values)])
-        for name, (label, _, values) in offered.items() if len(values) > 1 or name in chosen
-    ]  # fmt: skip
-    chips = [
-        (offered[name][1].format(value), f"{PATH}?{state.query(**{name: '', 'page': 1})}")
-        for name, value in chosen.items()
-    ]
-    return form(state, PATH, controls, chips=chips)
 
 
 def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
@@ -151,7 +96,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
 
 def _row(line: Sequence[CheckSummary], *, recipes: bool) -> Row:
     last = line[0]
-    return row_of(
+    return plain_row(
         Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
         ", ".join(last.suites),
@@ -170,7 +115,7 @@ def _candidate(check: CheckSummary) -> Cell:
     return Cell(text=check.candidate, value=check.candidate, href=address(f"/check/{check.name}"))
 
 
-def line_view(site: Site, state: LineState, line: str) -> Page:
+def _line_view(site: Site, state: _LineState, line: str) -> Page:
     """The page of a model line."""
     checks = _lines(site.queries).get(line)
     if checks is None:
@@ -188,7 +133,7 @@ def line_view(site: Site, state: LineState, line: str) -> Page:
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
             "recipe": last.recipe or None, "checks": len(checks),
         },
-        context=LinePage(recipe=last.recipe, paging=place),
+        context=_LinePage(recipe=last.recipe, paging=place),
     )  # fmt: skip
 
 
@@ -229,7 +174,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
         groups |= dict.fromkeys(own, f"Mean over {suite}")
     heads |= {key: label for key, (label, _) in COUNTS.items()} | {"when": "When"}
     rows = [
-        row_of(
+        plain_row(
             _candidate(check),
             verdict_cell(check.overall),
             *(cell for suite in suites for cell in _deltas(_mean(check, suite))),
@@ -247,23 +192,22 @@ def _deltas(mean: Mean | None) -> Iterator[Cell]:
         yield delta_cell(getattr(mean, name)) if mean else Cell()
 
 
-def _count(check: CheckSummary, verdicts: set[str] | None) -> Cell:
-    number = sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
-    return Cell(text=str(number), value=number)
+def _count(check: CheckSummary, verdicts: set[str] | None) -> int:
+    return sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
 
 
 PAGES = (
     PageRoute(
         path=PATH,
-        state=ChecksState,
-        view=view,
+        state=_LineState,
+        view=_view,
         summary="Model lines: a baseline and its suites, with the verdicts of the checks against it.",
         all_paths=lambda site: [PATH] if site.queries.checks else [],
     ),
     PageRoute(
         path=f"{PATH}/{{line}}",
-        state=LineState,
-        view=line_view,
+        state=_LineState,
+        view=_line_view,
         summary="A model line: its checks over time, with the difference of the mean and its interval.",
         all_paths=lambda site: [f"{PATH}/{name}" for name in _lines(site.queries)],
     ),

@@ -18,7 +18,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.scores import OTHER, Floats, Means
 from leaderboard.data.suites import REASONS, Reason, scopes_of, views
 from leaderboard.pages import _sorting
-from leaderboard.pages._comparison import Common, Difference, Pair, common, differing, measured_fields
+from leaderboard.pages._comparison import Common, Gap, common, differing, measured_fields
 from leaderboard.pages._suite_table import choices_made, leaks, made_of, mean_of, texts_text
 from leaderboard.pages._task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
@@ -46,10 +46,16 @@ SHORT: Mapping[Reason, str] = {
 """Why a cell does not count, in few words."""
 
 INTERVALS = (
-    "± is half of the 95 % interval of the mean difference: of seeds and examples where both means have one "
-    "for the whole suite, else Student’s over the paired differences, the tasks taken as a sample. Two "
-    f"{ALIKE} where 0 lies in it."
+    "± is half of the 95 % interval of the mean difference; two are level where 0 lies in it. It is made of "
+    "the scores of single examples where records of both hold them; else of the intervals of both means over "
+    "seeds and examples; else, from six tasks on, it is Student’s over the tasks. The note of each ± says "
+    "which."
 )
+BY = {
+    "examples": "by the examples that both were scored on",
+    "intervals": "by the intervals of both means, over seeds and examples",
+    "tasks": "Student’s, over the differences of the tasks",
+}
 LIKE_FOR_LIKE = (
     "Over tasks that all of them have. Rows that begin with “Own” are over whatever each has, so compare "
     "them only where they are complete."
@@ -76,25 +82,24 @@ class ComparePage:
 
     Attributes:
         form: The search and the filters.
-        chosen: Each entry's label and the URL without it.
-        matches: Entries that the search offers: name, facts, and the URL that adds it.
-        total: How many match in all.
-        near: Names like that which was searched for, where nothing matches.
         q: What was searched for.
+        chosen: Each entry's label and the URL without it.
+        matches: Entries that the search offers: name, facts, and the URL that adds it; `total` in all.
+        near: Names like that which was searched for, where nothing matches.
         compared: Whether there are enough entries, and not too many.
-        most: How many there can be.
         same: On how many tasks measured entries were compared and differ in no field.
+        most: How many entries there can be.
     """
 
     form: Form
+    q: str
     chosen: Sequence[tuple[str, str]]
     matches: Sequence[tuple[str, str, str]]
     total: int
     near: Sequence[str]
-    q: str
     compared: bool = False
-    most: int = MOST
     same: int = 0
+    most: int = MOST
 
 
 def view(site: Site, state: CompareState) -> Page:
@@ -103,9 +108,6 @@ def view(site: Site, state: CompareState) -> Page:
     entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
     if state.suite and state.suite not in queries.suites:
         raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    search = Control(
-        kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name"
-    )
     parts = _chooser(queries, entries, state)
     if not LEAST <= len(entries) <= MOST:
         return Page(
@@ -113,35 +115,36 @@ def view(site: Site, state: CompareState) -> Page:
             template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context=ComparePage(form=form(state, PATH, [search]), **parts),
+            context=ComparePage(form=form(state, PATH, [_search(state)]), **parts),
         )
-    shared = _common(queries, entries, state)
-    labels = _labels(entries)
+    shared, labels = _common(site, entries, state), _labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
     fields = measured_fields(queries, shared, measured)
     differences = _differences_table(fields, [labels[row] for row in measured])
+    means = [_means_table(shared, labels)] if shared.types else []
     tables = [
-        _facts_table(queries, entries, shared, state), _means_table(shared, labels),
-        _pairs_table(shared, labels), _tasks_table(shared, labels, state), _missing_table(shared, labels),
-        differences,
+        _facts_table(queries, entries, shared, state), *means, _pairs_table(shared, labels),
+        _tasks_table(shared, labels, state), _missing_table(shared, labels), differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
         title=f"{', '.join(names[:-1])} and {names[-1]}",
         template="compare.html",
         lead=_lead(shared),
-        tables=[table for table in tables if table.rows and (shared.types or table.name != "means")],
+        tables=[table for table in tables if table.rows],
         charts=[_chart(shared, labels)] if shared.types else [],
         notes=_notes(shared),
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
         context=ComparePage(
-            form=form(state, PATH, [search, *_controls(queries, shared, state)]),
-            compared=True,
-            same=0 if differences.rows else len(fields),
-            **parts,
+            form=form(state, PATH, [_search(state), *_controls(queries, shared, state)]), compared=True,
+            same=0 if differences.rows else len(fields), **parts,
         ),
     )  # fmt: skip
+
+
+def _search(state: CompareState) -> Control:
+    return Control(kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name")
 
 
 def _entry(queries: Queries, name: str) -> Entry:
@@ -153,16 +156,13 @@ def _entry(queries: Queries, name: str) -> Entry:
     raise missing("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
 
 
-def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
-    pinned = state.revisions == "pinned"
-    shared = common(queries, entries, suite=state.suite, pinned=pinned)
-    suite = shared.scores.site_suite
-    if state.view in views(suite.suite)[1:]:
-        return common(queries, entries, suite=suite.slug, view=state.view, pinned=pinned)
-    names = {name for one in queries.suites.values() for name in views(one.suite)}
+def _common(site: Site, entries: Sequence[Entry], state: CompareState) -> Common:
+    names = {name for one in site.queries.suites.values() for name in views(one.suite)}
     if state.view and state.view not in names:
         raise missing("view", state.view, names, then="A suite's page offers those there are.")
-    return shared
+    pinned, settings = state.revisions == "pinned", site.settings
+    folders = [*settings.results, *filter(None, [settings.reference])]
+    return common(site.queries, entries, suite=state.suite, view=state.view, pinned=pinned, folders=folders)
 
 
 def _labels(entries: Sequence[Entry]) -> list[str]:
@@ -270,10 +270,6 @@ def _revision(entry: Entry) -> Cell:
     return _text(entry.revision, entry.revision[:10], note=entry.revision)
 
 
-def _yes(value: bool | None) -> Cell:
-    return _text(None if value is None else "yes" if value else "no")
-
-
 FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Model": lambda entry: _text(entry.model, href=address(f"/models/{entry.model_slug}")),
     "Origin": lambda entry: _text(entry.origin, kind=entry.origin),
@@ -288,7 +284,7 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Dimension": lambda entry: _text(entry.dimension),
     "Tokens, at most": lambda entry: _text(entry.max_tokens),
     "Released": lambda entry: _text(entry.released),
-    "Open weights": lambda entry: _yes(entry.open_weights),
+    "Open weights": lambda entry: _text({True: "yes", False: "no", None: None}[entry.open_weights]),
     "Made of": lambda entry: _text(entry.adapted_from),
     "Tasks with a result": lambda entry: _text(entry.tasks or None),
 }
@@ -305,7 +301,10 @@ def _facts_table(
         rows["Trained on this suite"] = [_trained(shared, entry) for entry in entries]
     known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
     heads = [Column(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
-    body = [[_text(name), *cells, _differs(cells)] for name, cells in known.items()]
+    body = [
+        [_text(name), *cells, _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY]
+        for name, cells in known.items()
+    ]
     turn = [Cell(text="are to this one"), *(_first(entries, at, state) for at in range(1, len(entries)))]
     return Table(
         name="facts",
@@ -313,10 +312,6 @@ def _facts_table(
         columns=[*heads, Column(key="differs", label="Differs")],
         rows=[Row(cells=cells) for cells in [*body, [_text("Differences"), *turn, EMPTY]]],
     )
-
-
-def _differs(cells: Sequence[Cell]) -> Cell:
-    return _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY
 
 
 def _mteb(facts: Mapping[str, Any]) -> Cell:
@@ -343,9 +338,8 @@ def _trained(shared: Common, entry: Entry) -> Cell:
 
 
 def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
-    slugs = [entry.slug for entry in entries]
-    order = [slugs[at], *slugs[:at], *slugs[at + 1 :]]
-    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=order)}")
+    slugs = [entry.slug for entry in (entries[at], *entries[:at], *entries[at + 1 :])]
+    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=slugs)}")
 
 
 def _means_table(shared: Common, labels: Sequence[str]) -> Table:
@@ -361,7 +355,7 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
         of = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
         rows.append(_mean_row(shared, "Over types", of, shared.over_types))
         rows += [
-            _mean_row(shared, kind, f"{one.tasks} of {one.expected} tasks", one.values, kind)
+            _mean_row(shared, kind, f"{one.of} of {one.expected} tasks", one.values, kind)
             for kind, one in shared.types.items()
         ]
     rows = [row for row in rows if any(cell.value is not None for cell in row.cells[2:])]
@@ -400,15 +394,14 @@ def _selection_notes(shared: Common) -> list[str]:
 def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
-    cells = [
-        Cell(text=score_text(value), value=value, kind="best" if value == best else "")
-        if value == value
-        else EMPTY
-        for value in map(float, values)
-    ]
+    cells = [_number(value, kind="best" if value == best else "") for value in map(float, values)]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
     return Row(cells=[_text(name), _text(of), *cells])
+
+
+def _number(value: float, **more: Any) -> Cell:
+    return Cell(text=score_text(value), value=value, **more) if value == value else EMPTY
 
 
 def _own_cell(means: Means, row: int) -> Cell:
@@ -416,27 +409,20 @@ def _own_cell(means: Means, row: int) -> Cell:
     if not count:
         return Cell(text="–", kind="none")
     if means.complete[row]:
-        return Cell(text=score_text(value), value=value)
-    text, note = (
-        f"{score_text(value)} ({count}/{means.expected})",
-        f"over {count} of {means.expected} {means.over}",
-    )
-    return Cell(text=text, value=value, kind="part", note=note)
+        return _number(value)
+    note = f"over {count} of {means.expected} {means.over}"
+    return Cell(text=f"{score_text(value)} ({count}/{means.expected})", value=value, kind="part", note=note)
 
 
 def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
-    means: dict[str, tuple[str, Callable[[Pair], Difference | None]]] = {
-        "tasks": ("Over tasks", lambda pair: pair.tasks)
-    }
-    if shared.untouched:
-        means["untouched"] = ("Over untouched tasks", lambda pair: pair.untouched)
-    if len(shared.by_type) > 1:
-        means["types"] = ("Over types", lambda pair: pair.types)
+    means = {"tasks": "Over tasks"}
+    means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
+    means |= {"types": "Over types"} if len(shared.by_type) > 1 else {}
+    counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
     heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
-    counts = (("wins", "Higher"), ("losses", "Lower"), ("ties", "Ties"))
-    heads += [Column(key=key, label=label, numeric=True) for key, label in counts]
-    for key, (label, _) in means.items():
+    heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
+    for key, label in means.items():
         heads += [
             Column(key=key, label="Difference", group=label, numeric=True),
             Column(key=f"{key}_half", label="±", group=label, numeric=True),
@@ -445,31 +431,20 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     rows = []
     for pair in shared.pairs():
         names = labels[pair.first], labels[pair.second]
-        cells = [*map(_text, names), *(_text(getattr(pair, key)) for key, _ in counts)]
-        for _, difference in means.values():
-            cells += _difference_cells(difference(pair), *names)
-        rows.append(Row(cells=cells))
-    return Table(
-        name="pairs",
-        caption="Two at a time: the one against the other",
-        columns=heads,
-        rows=rows,
-        notes=[INTERVALS],
-    )
+        cells = [*map(_text, names), *(_text(getattr(pair, key)) for key in counts)]
+        rows.append(
+            Row(cells=[*cells, *(c for key in means for c in _gap_cells(getattr(pair, key), *names))])
+        )
+    caption = "Two at a time: the one against the other"
+    return Table(name="pairs", caption=caption, columns=heads, rows=rows, notes=[INTERVALS])
 
 
-def _difference_cells(difference: Difference | None, one: str, other: str) -> list[Cell]:
-    if difference is None:
-        return [EMPTY] * 3
-    verdict = f"{one if difference.value > 0 else other} is higher" if difference.is_clear else ALIKE
-    if difference.half is None:
-        return [
-            Cell(text=delta_text(difference.value), value=difference.value),
-            EMPTY,
-            _text("a single task gives no interval"),
-        ]
-    half = Cell(text=f"{100 * difference.half:.2f}", value=difference.half)
-    return [Cell(text=delta_text(difference.value), value=difference.value), half, _text(verdict)]
+def _gap_cells(gap: Gap, one: str, other: str) -> list[Cell]:
+    value = Cell(text=delta_text(gap.value), value=gap.value)
+    if gap.half is None:
+        return [value, EMPTY, _text("too few tasks to say")]
+    half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=BY[gap.by])
+    return [value, half, _text(f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE)]
 
 
 def _tasks_table(shared: Common, labels: Sequence[str], state: CompareState) -> Table:
@@ -478,8 +453,8 @@ def _tasks_table(shared: Common, labels: Sequence[str], state: CompareState) -> 
     kinds = [state.type] if state.type in shared.by_type else shared.by_type
     rows = [at for kind in kinds for at in shared.by_type[kind]]
     rows = _sorting.in_order(rows, fields, state.sort) if state.sort else rows
-    known = bool(np.isfinite(shared.scores.low[:, shared.columns]).any())
-    rule = "equal, or within their known intervals combined" if known else "equal. No interval is known"
+    known = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
+    rule = "level by a test over the same examples, or by known intervals" if known else "equal"
     columns = shared.scores.site_suite.suite.columns
     return Table(
         name="tasks",
@@ -520,28 +495,18 @@ def _task_fields(shared: Common, labels: Sequence[str]) -> list[_sorting.Field[i
 def _entry_fields(shared: Common, row: int, label: str) -> Iterator[_sorting.Field[int]]:
     """The columns of one entry: its scores, and how they differ from those of the first."""
     values, column = shared.scores.values, _sorting.Field[int]
-    yield column(
-        key=f"s{row}",
-        label=label,
-        numeric=True,
-        sort=lambda at: float(values[row, at]),
-        cell=lambda at: _score_cell(shared, row, at),
-    )
+
+    def delta(at: int) -> Cell:
+        gap = float(values[row, at] - values[0, at])
+        note = f"{ALIKE} on this task" if shared.tied(row, 0, at) else ""
+        return Cell(text=delta_text(gap), value=gap, note=note)
+
+    yield column(key=f"s{row}", label=label, numeric=True, sort=lambda at: float(values[row, at]),
+                 cell=lambda at: _score_cell(shared, row, at))  # fmt: skip
     if row:
-        yield column(
-            key=f"d{row}",
-            label=f"{LETTERS[row]} − A",
-            numeric=True,
-            note="The difference to the first.",
-            sort=lambda at: float(values[row, at] - values[0, at]),
-            cell=lambda at: _delta_cell(shared, row, at),
-        )
-
-
-def _delta_cell(shared: Common, row: int, at: int) -> Cell:
-    gap = float(shared.scores.values[row, at] - shared.scores.values[0, at])
-    note = f"{ALIKE}, by their intervals or as they are equal" if shared.tied(row, 0, at) else ""
-    return Cell(text=delta_text(gap), value=gap, note=note)
+        yield column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, cell=delta,
+                     note="The difference to the first.",
+                     sort=lambda at: float(values[row, at] - values[0, at]))  # fmt: skip
 
 
 def _score_cell(shared: Common, row: int, at: int) -> Cell:
@@ -618,14 +583,8 @@ def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Seq
 
 
 def _values_cell(values: Sequence[Any]) -> Cell:
-    texts = [
-        value
-        if isinstance(value, str)
-        else "absent"
-        if value is None
-        else json.dumps(value, ensure_ascii=False)
-        for value in values[:20]
-    ]
+    named = ("absent" if value is None else value for value in values[:20])
+    texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in named]
     more = f"; and {len(values) - 3} more" if len(values) > 3 else ""
     short = re.sub(r"\b[0-9a-f]{16,}\b", lambda hash_: hash_[0][:12], "; ".join(texts[:3]) + more)
     return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -15,7 +15,6 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import judged_table
 from leaderboard.pages._model_scores import (
     TRUST,
-    UNKNOWN,
     EntryResults,
     Standing,
     entry_name,
@@ -62,9 +61,7 @@ class ModelState(State):
     entry: Text = Field(
         "", description="The entry to show in full, by its name in URLs; empty for the best known."
     )
-    q: Text = Field("", description="Part of a task's name.")
-    suite: Text = Field("", description="Only tasks of this suite, by its name in URLs.")
-    type: Text = Field("", description="Only results of this task type.")
+    q: Text = Field("", description="Part of the name of a task, of its type, or of a suite that has it.")
     sort: Text = Field("name", description="A column of the results; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Results on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of results.")
@@ -88,7 +85,7 @@ class Model:
 
 
 def find_model(queries: Queries, slug: str) -> Model:
-    """The model of a path; a backbone is also found by the path of any of its names.
+    """The model of a path; a backbone also has the path of any of its names.
 
     Raises:
         NotFound: There is none; the nearest are named.
@@ -119,11 +116,11 @@ def _facts(queries: Queries, model: Model) -> dict[str, Any]:
 def parents_of(queries: Queries, model: Model, parent: str | None) -> list[str]:
     """What a model was made from, and what that was made from, as far as it is stated."""
     made_from = {entry.model: entry.adapted_from for entry in queries.entries.values() if entry.adapted_from}
-    found: list[str] = []
-    while parent and parent not in (*model.names, *found):
-        found.append(parent)
+    parents: list[str] = []
+    while parent and parent not in (*model.names, *parents):
+        parents.append(parent)
         parent = made_from.get(parent)
-    return found
+    return parents
 
 
 def _path(queries: Queries, name: str) -> str:
@@ -176,14 +173,14 @@ def _entries_table(model: Model, shown: Entry | None, path: str) -> Table:
     return values_table("entries", caption, labels, rows, "tasks")
 
 
-def _paper_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[Table]:
+def _paper_tables(site: Site, model: Model, standings: Sequence[Standing]) -> list[Table]:
     """What papers print of a model, below what was measured of it and imported: a table for each suite."""
     names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
         if not names.isdisjoint((row.hub_id, row.backbone, row.name)):
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
-    own, entries = [one for one in found if one.entry.origin != "reported"], site.queries.entries
+    own, entries = [one for one in standings if one.entry.origin != "reported"], site.queries.entries
     return [
         _paper_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)], entries)
         for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
@@ -194,17 +191,22 @@ def _paper_table(
     suite: str, rows: Sequence[PaperValue], own: Sequence[Standing], entries: Mapping[int, Entry]
 ) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
+
+    def cell(value: PaperValue) -> Cell:
+        return printed_cell(value) if own else replace(printed_cell(value), kind="")
+
     lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
     numbers = {key_of(name): name for name in metrics}
     printed = [
-        (*line.labels.values(), *(printed_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics))
+        [*line.labels.values(), *(cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics)]
         for line in lines
     ]
     caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
     labels = {"source": "Source", "as": "As", "setting": "Setting", **numbers}
-    both = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
-    return values_table(f"printed-{key_of(suite)}", caption, labels, both, " ".join(numbers))
+    both: list[Sequence[Any]] = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
+    more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
+    return values_table(f"printed-{more}{key_of(suite)}", caption, labels, both, " ".join(numbers))
 
 
 def _line_labels(row: PaperValue) -> dict[str, str]:
@@ -232,22 +234,22 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
 
 def view(site: Site, state: ModelState, model: str) -> Page:
     """The page of a model."""
-    queries, found = site.queries, find_model(site.queries, model)
-    path, entry = address(f"/models/{found.slug}"), _shown(found, state.entry)
-    own = results_of(queries, [e for e in found.entries if not e.member or e is entry])
+    queries, shown = site.queries, find_model(site.queries, model)
+    path, entry = address(f"/models/{shown.slug}"), _shown(shown, state.entry)
+    own = results_of(queries, [e for e in shown.entries if not e.member or e is entry])
     own.sort(key=lambda one: one.entry is not entry)
     standings = [one for results in own for one in results.standings]
-    records, facts = _records(queries, own), _facts(queries, found)
+    records, facts = _records(queries, own), _facts(queries, shown)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
     newest = max(records.values(), key=_written, default={})
     results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
-    parents = parents_of(queries, found, facts["adapted_from"])
+    parents = parents_of(queries, shown, facts["adapted_from"])
     made = entry.lineage.parents if entry and entry.lineage else ()
     pages = {name: _path(queries, name) for name in (*parents, *(parent.name for parent in made))}
     tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
     context: dict[str, Any] = {
-        "model": found, "entry": entry, "facts": facts, "parents": parents, "words": words,
+        "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": words,
         "provenance": newest.get("provenance") or {},
         "pages": tasks | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
@@ -256,24 +258,24 @@ def view(site: Site, state: ModelState, model: str) -> Page:
     }  # fmt: skip
     tables = [
         *suites_tables(queries, standings, path),
-        *_paper_tables(site, found, standings),
+        *_paper_tables(site, shown, standings),
         *results,
-        _entries_table(found, entry, path),
+        _entries_table(shown, entry, path),
         training_table(records, own[0].intervals) if own else None,
         sweep_table(sweeps),
-        judged_table(queries, found.entries),
-        _children_table(queries, found),
+        judged_table(queries, shown.entries),
+        _children_table(queries, shown),
     ]
     return Page(
-        title=found.name,
+        title=shown.name,
         template="model.html",
         lead=_lead(facts, parents),
         crumbs=[Crumb(label="Models", href="/search")],
         tables=[table for table in tables if (table and table.rows) or table in results],
         charts=[*context["training"], *context["sweeps"]],
         data={
-            "model": found.name,
-            "names": found.names,
+            "model": shown.name,
+            "names": shown.names,
             "entry": entry.slug if entry else None,
             "seeds": list(entry.seeds) or None if entry else None,
             "lineage": entry.lineage.model_dump(mode="json") if entry and entry.lineage else None,
@@ -309,32 +311,18 @@ def _written(record: Mapping[str, Any]) -> str:
 def _results(
     queries: Queries, entries: Sequence[EntryResults], state: ModelState, path: str
 ) -> tuple[list[Table], Paging, Form, int]:
-    """The results of some entries by task, with the filters above them and how many there are.
-
-    Raises:
-        NotFound: The state names a suite, a type or a column that is none.
-    """
+    """The results of some entries by task, with the search above them and how many there are."""
     shown = entries[:SIDE_BY_SIDE]
     rows = {task: row for one in reversed(shown) for task, row in one.rows.items()}
-    types = sorted({row.type or UNKNOWN for row in rows.values()})
-    suites = {one.suite.slug: one.suite.suite.title for results in shown for one in results.standings}
-    for what, name, known in (("suite", state.suite, suites), ("task type", state.type, types)):
-        if name and rows and name not in known:
-            raise missing(what, name, known, then="The page offers those there are.")
-    inside = {task.name for task in queries.suites[state.suite].suite.tasks} if state.suite and rows else rows
-    some = [
-        row for task, row in rows.items()
-        if task in inside and state.type in ("", row.type or UNKNOWN)
-        and state.q.casefold() in task.casefold()
-    ]  # fmt: skip
-    where, any_one = paging(len(some), state, path), ("", "any")
-    controls = form(state, path, [
-        Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
-        Control(kind="select", name="suite", label="Suite", value=state.suite,
-                options=[any_one, *suites.items()]),
-        Control(kind="select", name="type", label="Task type", value=state.type,
-                options=[any_one, *((name, name) for name in types)]),
-    ])  # fmt: skip
+    suites = {one.suite.suite.title: one.suite.suite.tasks for own in shown for one in own.standings}
+    query = state.q.casefold()
+    inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
+    some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
+    where = paging(len(some), state, path)
+    what = "part of a task, a type or a suite"
+    controls = form(
+        state, path, [Control(kind="search", name="q", label="Tasks", value=state.q, placeholder=what)]
+    )
     if not rows:
         return [], where, controls, 0
     fields = result_fields(shown)
@@ -362,11 +350,11 @@ def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     return " · ".join([*parts, *(f"made from {name}" for name in parents[:1])])
 
 
-def _badges(entry: Entry | None, found: Sequence[Standing]) -> list[tuple[str, str]]:
+def _badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:
     """The badges of an entry: of every suite that it has all of, or of the first."""
     if entry is None or entry.origin == "reported" or entry.member:
         return []
-    own = [one for one in found if one.entry is entry]
+    own = [one for one in standings if one.entry is entry]
     titles = {one.suite.slug: one.suite.suite.title for one in [o for o in own if o.complete] or own[:1]}
     return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()]
 

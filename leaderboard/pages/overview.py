@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from harness.scores import score_text
+from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
 from leaderboard.pages._suite_table import (
@@ -29,15 +31,15 @@ from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
 
-BOARDS: Mapping[str, str] = {
+TEXTS: Mapping[str, str] = {
     "glue": "Backbones fine-tuned on English sentences",
     "mteb": "Embeddings, English, 2025",
     "mteb-v1": "Embeddings, English, 2022",
     "beir": "Retrieval in many domains",
-    "mteb-MTEB-Code-v1": "Retrieval of code",
-    "mteb-LongEmbed": "Retrieval of long documents",
+    "codesearchnet": "Retrieval of code",
+    "mldr": "Retrieval of long documents",
 }
-"""The suites that come first, by slug, each in a few words."""
+"""Suites in a few words, by slug."""
 
 MOST, BEST, NEWEST = 6, 5, 8
 
@@ -58,18 +60,19 @@ class Board:
 def view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
-    slugs = [slug for slug in BOARDS if slug in queries.suites]
-    slugs += [slug for slug in queries.entries_of_suites if slug not in BOARDS and queries.suites[slug].main]
+    main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
+    slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
     boards = [_board(slug, table) for slug, table in tables.items()]
+    numbers = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Which encoder?",
         template="overview.html",
-        lead="Scores of text encoders on public benchmarks: measured by this harness, imported from mteb's "
-        "results, and printed in papers, each marked with how it was made.",
+        lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
+        f"harness, imported from mteb's results, or among {numbers:,} numbers in papers, each so marked.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
-        context={"tiles": _tiles(site), "boards": boards},
+        context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
     )
 
 
@@ -84,16 +87,39 @@ def _board(slug: str, table: SuiteTable) -> Board:
     """A suite with its best models; where none is ranked, the rows of papers with the best means."""
     scores, ranked = table.scores, [row for row in table.ordered if table.ranks.place[row]]
     rows = ranked or [row for row in table.ordered if scores.over_tasks.complete[row]]
-    tasks = tasks_text(len(scores.site_suite.suite.columns))
+    tasks = tasks_text(scores.over_tasks.expected)
     return Board(
         slug=slug,
         title=scores.site_suite.suite.title,
         href="/glue" if slug == "glue" else table.path,
-        text=f"{BOARDS[slug]}: {tasks}" if slug in BOARDS else tasks.capitalize(),
+        text=f"{TEXTS[slug]}: {tasks}" if slug in TEXTS else tasks.capitalize(),
         more=f"All {len(ranked)} ranked models" if ranked else "All rows, printed in papers: without rank",
         rows=[_place(table, row) for row in rows[:BEST]],
         chart=_small(size_chart(table, f"size-{slug}")) if len(rows) > 2 else None,
     )
+
+
+def _backbones(site: Site) -> Iterator[Board]:
+    """The backbones of the papers, those first of which they print the most numbers; none without papers."""
+    rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
+    counts = Counter(one.slug for row in rows if (one := backbone_of(row.backbone)))
+    known = [(backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
+    if known:
+        yield Board(
+            slug="backbones",
+            title="Backbones × recipes",
+            href="/backbones",
+            text="The papers’ encoders after fine-tuning: GLUE, SimCSE, DPR, ColBERT, code, "
+            "long documents. Those with the most numbers in papers:",
+            more=f"All {len(counts)} backbones",
+            rows=[
+                (EMPTY, Cell(text=one.name, value=one.name, href=f"/models/{one.slug}"),
+                 Cell(text=parameters_text(one.parameters) if one.parameters else ""),
+                 Cell(text=str(count), value=count))
+                for one, count in known
+            ],
+            chart=None,
+        )  # fmt: skip
 
 
 def _place(table: SuiteTable, row: int) -> list[Cell]:
@@ -164,22 +190,6 @@ def _record(row: object, entry: Entry) -> list[Cell]:
         Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
         Cell(text=task, value=task, href=task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),
-    ]
-
-
-def _tiles(site: Site) -> list[tuple[str, str, str]]:
-    """How much there is: label, number, URL."""
-    queries = site.queries
-    counts = {"measured": 0, "imported": 0, "reported": 0}
-    for entry in queries.entries.values():
-        counts[entry.origin] += 0 if entry.member else entry.tasks
-    printed = sum(paper.numbers for paper in site.papers.values())
-    return [
-        ("models", f"{len(queries.models):,}", "/search"),
-        ("scores measured", f"{counts['measured']:,}", ""),
-        ("scores imported", f"{counts['imported']:,}", ""),
-        ("numbers printed in papers", f"{printed:,}", "/papers"),
-        ("suites with scores", f"{len(queries.entries_of_suites):,}", "/suites"),
     ]
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import Field
-
-from harness.scores import score_text
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TYPES,
@@ -22,19 +19,18 @@ from leaderboard.data.papers import (
     conflicts,
     key_of,
     plain,
-    printed_suites,
     same_queries,
     title,
 )
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import Means, SuiteMeans, SuiteScores, UntouchedMeans
+from leaderboard.data.scores import Means, SuiteScores
 from leaderboard.data.suites import views
-from leaderboard.pages._check_tables import plain_table, row_of
-from leaderboard.pages._paper_tables import Measured, paper_table, side_by_side, warnings
-from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell, untouched_note
+from leaderboard.pages._check_tables import plain_row, plain_table
+from leaderboard.pages._paper_tables import Measured, paper_table, warnings
+from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell
 from leaderboard.pages._training import recipes_of
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import State, Text
+from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
 
@@ -50,51 +46,23 @@ RAW = (
 )
 
 
-class PapersState(State):
-    """The parameters of the list of papers."""
-
-    suite: Text = Field("", description="The printed suite that is shown side by side.")
-
-
 @dataclass(frozen=True, kw_only=True)
-class PapersPage:
-    """The suites that several papers print (label, URL, current), and the table of the chosen one."""
-
-    tabs: Sequence[tuple[str, str, bool]]
-    side: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaperPage:
+class _PaperPage:
     """Facts of a paper (name, value, URL), and its tables, each with its heading and what misleads in it."""
 
     facts: Sequence[tuple[str, str, str]]
     sections: Sequence[tuple[str, Sequence[str], Table]]
 
 
-def view(site: Site, state: PapersState) -> Page:
+def _view(site: Site, state: State) -> Page:
     """The list of papers."""
-    papers = site.papers
-    suites = printed_suites(papers)
-    scored = dict.fromkeys(row.suite for paper in papers.values() for row in paper.rows if row.unit in SCORES)
-    if state.suite and state.suite not in scored:
-        raise missing("printed suite", state.suite, scored, then="The page /papers offers those there are.")
-    chosen = state.suite or next(iter(suites), next(iter(scored), ""))
-    side = [side_by_side(papers, chosen)] if chosen else []
-    differ = [_conflicts(papers, found)] if (found := conflicts(papers)) else []
-    printed = sum(paper.numbers for paper in papers.values())
+    differ = [_conflicts(site.papers, found)] if (found := conflicts(site.papers)) else []
+    printed = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Papers",
         template="papers.html",
-        lead=f"{printed:,} numbers that {len(papers)} papers print, none of them measured here.",
-        tables=[_papers(papers), *differ, *side],
-        context=PapersPage(
-            tabs=[
-                (suite, f"{PATH}?{state.query(suite=suite)}#side-by-side", suite == chosen)
-                for suite in dict.fromkeys(filter(None, [*suites, chosen]))
-            ],
-            side=side[0].name if side else "",
-        ),
+        lead=f"{printed:,} numbers that {len(site.papers)} papers print, none of them measured here.",
+        tables=[_papers(site.papers), *differ],
     )
 
 
@@ -102,7 +70,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
     heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
              "numbers": "Numbers", "odd": "Do not follow"}  # fmt: skip
     rows = [
-        row_of(
+        plain_row(
             Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
@@ -135,7 +103,7 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     for one in sorted(found, key=lambda one: -_apart(one)):
         apart = _apart(one)
         rows.append(
-            row_of(
+            plain_row(
                 *(
                     getattr(one, name)
                     for name in ("backbone", "suite", "metric", "treatment")
@@ -167,7 +135,7 @@ def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
     return Cell(text=text, value=text, kind="reported", note="; ".join(notes), href=href)
 
 
-def paper_view(site: Site, state: State, paper: str) -> Page:
+def _paper_view(site: Site, state: State, paper: str) -> Page:
     """The page of a paper."""
     if paper not in site.papers:
         raise missing("paper", paper, site.papers, then="The page /papers lists all.")
@@ -179,13 +147,13 @@ def paper_view(site: Site, state: State, paper: str) -> Page:
         template="paper.html",
         lead=f"{count} with {one.numbers} printed numbers, as they stand in the paper.",
         crumbs=[Crumb(label="Papers", href=PATH)],
-        tables=[*(table for _, table in pairs), _models(site.queries, one)],
+        tables=[table for _, table in pairs],
         data={
             "paper": one.slug, "name": one.name, "year": one.year, "authors": one.authors,
             "arxiv": one.arxiv or None, "numbers": one.numbers,
             "warnings": {f"table {table.id}": found for table, _ in pairs if (found := warnings(table))},
         },
-        context=PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
+        context=_PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
     )  # fmt: skip
 
 
@@ -214,28 +182,6 @@ def _section(table: PaperTable, shown: Table) -> tuple[str, Sequence[str], Table
     return heading, told, replace(shown, caption=caption, columns=columns, notes=notes)
 
 
-def _models(queries: Queries, paper: Paper) -> Table:
-    """What the printed names stand for, and what is known of those models here."""
-    heads = {"printed": "Printed as", "backbone": "Backbone", "hub": "On the hub",
-             "measured": "Entries measured here", "imported": "Entries imported"}  # fmt: skip
-    rows = []
-    for model, size, backbone, hub in dict.fromkeys(
-        (row.model, row.size_class, row.backbone, row.hub_id) for row in paper.rows if row.hub_id
-    ):
-        entries = [entry for entry in queries.entries.values() if entry.model == hub]
-        counts = [sum(e.origin == origin for e in entries) for origin in ("measured", "imported")]
-        href = f"/models/{entries[0].model_slug}" if entries else ""
-        rows.append(
-            row_of(
-                f"{model} {size}".strip(),
-                backbone,
-                Cell(text=hub, value=hub, href=href),
-                *(Cell(text=str(n) if n else "–", value=n, kind="" if n else "none") for n in counts),
-            )
-        )
-    return plain_table("models", "What printed names stand for, where that is beyond doubt", heads, rows)
-
-
 def _with_measured(queries: Queries, paper: Paper, table: PaperTable) -> Table:
     """A table as printed, with the lines that were measured."""
     measured = _measured_lines(queries, paper, table)
@@ -259,16 +205,14 @@ def _measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[M
             continue
         known = views(listed.suite)
         scores = queries.suite_scores(listed, paper.slug if paper.slug in known else known[0])
-        some = [row for row in rows if row.suite == suite]
-        own = {
-            at: mine
-            for at, entry in enumerate(scores.entries)
-            if entry.origin == "measured" and (mine := [row for row in some if _is_of(row, entry)])
-        }
-        beside = _Beside(queries=queries, scores=scores, untouched=scores.untouched(own))
-        for at, mine in own.items():
-            found.setdefault(scores.entries[at].id, {}).update(beside.cells(mine, at))
-    return [cells for cells in found.values() if cells]
+        for at, entry in enumerate(scores.entries):
+            own = [row for row in rows if row.suite == suite and _is_of(row, entry)]
+            for model in dict.fromkeys((row.model, row.size_class) for row in own):
+                some = [row for row in own if (row.model, row.size_class) == model]
+                if cells := _cells(queries, scores, at, some):
+                    line = {(*model, suite, name): cell for name, cell in cells.items()}
+                    found.setdefault(entry.id, {}).update({**line, (*model, "", ""): _head(entry)})
+    return list(found.values())
 
 
 def _clear(rows: Sequence[PaperValue]) -> list[PaperValue]:
@@ -283,109 +227,69 @@ def _is_of(row: PaperValue, entry: Entry) -> bool:
     """Whether an entry is measured for a row: of its model, or of what it was made of, in the same way."""
     several = "ColBERT" in f"{row.setting} {row.metric}"
     output = "label" if row.suite.startswith("GLUE") else "multivector" if several else "vector"
-    return entry.output == output and row.hub_id in (entry.model, entry.backbone if entry.lineage else "")
+    models = (entry.model, entry.backbone if entry.lineage else "")
+    return entry.origin == "measured" and entry.output == output and row.hub_id in models
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Beside:
-    """What a suite has for the rows of a table; `untouched` are the means without columns that chose one."""
-
-    queries: Queries
-    scores: SuiteScores
-    untouched: UntouchedMeans | None
-
-    def cells(self, rows: Sequence[PaperValue], at: int) -> dict[tuple[str, str, str, str], Cell]:
-        """What an entry has of what `rows` print, and the head of its line."""
-        entry, found = self.scores.entries[at], {}
-        names = {row: self._column(row) for row in rows}
-        others = [name for row, name in names.items() if name and not same_queries(row, name)]
-        for row in rows:
-            own = dict.fromkeys([plain(row.suite, row.metric), OVER_TYPES, OVER_TASKS])
-            cells = {name: self._cell(row, at, name, list(dict.fromkeys(others))) for name in own}
-            known = {name: cell for name, cell in cells.items() if cell is not None}
-            model = row.model, row.size_class
-            found |= {(*model, row.suite, name): cell for name, cell in known.items()}
-            if known:
-                made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
-                text = f"measured here, {made}"
-                head = Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
-                found[*model, "", ""] = head
-        return found
-
-    def _column(self, row: PaperValue) -> str | None:
-        """The suite's column of what a row prints."""
-        metric = plain(row.suite, row.metric)
-        names = [column.name for column in self.scores.site_suite.suite.columns]
-        return None if metric == AVERAGE else column_of(metric, names)
-
-    def _cell(self, row: PaperValue, at: int, name: str, others: Sequence[str]) -> Cell | None:
-        if row.suite.startswith("MTEB("):
-            over = {OVER_TASKS: "tasks", OVER_TYPES: "types"}.get(name, TYPES.get(name, ""))
-            return self._mean(over, at) if over in ("tasks", "types", *self.scores.by_type) else None
-        if name in (OVER_TASKS, OVER_TYPES):
-            return None
-        if name == AVERAGE:
-            return _of_others(self._mean("tasks", at), others)
-        column = self._column(row)
-        cell = self._score(at, column) if column else None
-        return _of_others(cell, [column] if column in others else [])
-
-    def _mean(self, over: str, at: int) -> Cell | None:
-        """A mean over tasks, types, or within a type, with that over the untouched columns in its text."""
-        means, kind, seeds = _means(self.scores, over), _type(over), self.scores.entries[at].seeds
-        if not means.complete[at]:
-            return None
-        cell = mean_of(mean_cell(means, at, None, seeds), self.scores, at, kind)
-        found = self.untouched
-        other = _means(found, over) if found and (not kind or kind in found.by_type) else None
-        if (
-            found is None
-            or other is None
-            or not other.complete[at]
-            or (kind and other.expected == means.expected)
-        ):
-            return cell
-        text = f"{cell.text} ({score_text(float(other.values[at]))} untouched)"
-        return replace(cell, text=text, note="; ".join(filter(None, [cell.note, untouched_note(found)])))
-
-    def _score(self, at: int, column: str) -> Cell | None:
-        place = next(n for n, one in enumerate(self.scores.site_suite.suite.columns) if one.name == column)
-        counted = self.scores.counted[at, place]
-        return task_cell(self.scores, at, place, self.queries.entries) if counted else None
+def _head(entry: Entry) -> Cell:
+    made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
+    text = f"measured here, {made}"
+    return Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
 
 
-def _of_others(cell: Cell | None, columns: Sequence[str]) -> Cell | None:
+def _cells(queries: Queries, scores: SuiteScores, at: int, rows: Sequence[PaperValue]) -> dict[str, Cell]:
+    """What an entry has of what some rows of one model print, by the print's names."""
+    names = {plain(row.suite, row.metric): row for row in rows}
+    if rows[0].suite.startswith("MTEB("):
+        kinds = {name: kind for name in names if (kind := TYPES.get(name, "")) in scores.by_type}
+        found = {name: _mean(scores, at, scores.by_type[kind], kind) for name, kind in kinds.items()}
+        found |= {OVER_TASKS: _mean(scores, at, scores.over_tasks),
+                  OVER_TYPES: _mean(scores, at, scores.over_types)}  # fmt: skip
+    else:
+        columns = [column.name for column in scores.site_suite.suite.columns]
+        own = {name: column_of(name, columns) for name in names if name != AVERAGE}
+        places = {name: columns.index(column) for name, column in own.items() if column}
+        others = [columns[n] for name, n in places.items() if not same_queries(names[name], columns[n])]
+        found = {
+            name: _of_others(task_cell(scores, at, place, queries.entries), others, columns[place])
+            for name, place in places.items()
+            if scores.counted[at, place]
+        }
+        if AVERAGE in names:
+            found[AVERAGE] = _of_others(_mean(scores, at, scores.over_tasks), others)
+    return {name: cell for name, cell in found.items() if cell is not EMPTY}
+
+
+def _mean(scores: SuiteScores, at: int, means: Means, kind: str = "") -> Cell:
+    """A mean over tasks, types, or within a type; empty where it is not complete."""
+    if not means.complete[at]:
+        return EMPTY
+    return mean_of(mean_cell(means, at, None, scores.entries[at].seeds), scores, at, kind)
+
+
+def _of_others(cell: Cell, columns: Sequence[str], column: str = "") -> Cell:
     """A number that the printed one is not to be compared with, if columns are of other queries there."""
-    if cell is None or not columns:
+    names = ", ".join(dict.fromkeys(one for one in columns if column in ("", one)))
+    if cell is EMPTY or not names:
         return cell
-    names = ", ".join(columns)
     note = f"measured here on {names}; the printed number is of other queries"
     notes = "; ".join(filter(None, [cell.note, note]))
     return replace(cell, text=f"{cell.text}, on {names}", kind=f"{cell.kind} apart".strip(), note=notes)
 
 
-def _means(means: SuiteMeans | SuiteScores, over: str) -> Means:
-    named = {"tasks": means.over_tasks, "types": means.over_types}
-    return named[over] if over in named else means.by_type[over]
-
-
-def _type(over: str) -> str:
-    return "" if over in ("tasks", "types") else over
-
-
 PAGES = (
     PageRoute(
         path=PATH,
-        state=PapersState,
-        view=view,
-        summary="What papers print: the papers, what they differ in, and their scores side by side.",
+        state=State,
+        view=_view,
+        summary="What papers print: the papers, and where they differ.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),
     ),
     PageRoute(
         path=f"{PATH}/{{paper}}",
         state=State,
-        view=paper_view,
+        view=_paper_view,
         summary="A paper: every table as printed, with what was measured here below its lines.",
         all_paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
         formats=("json", "csv", "md", "tex"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from math import prod
 from typing import Any
 
@@ -13,15 +13,15 @@ from harness import catalog
 from harness.recipe import RecipeEntry
 from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import SuiteMeans, SuiteScores, UntouchedMeans
-from leaderboard.data.suites import views
-from leaderboard.pages._suite_table import kinds_of, made_of, mean_cell, mean_of, untouched_note
+from leaderboard.pages._model_scores import SUITE_FIELDS, Standing, standings, standings_table
+from leaderboard.pages._sorting import Field as TableField
+from leaderboard.pages._suite_table import made_of, model_cell
 from leaderboard.pages._training import AnyRecipe, is_of_paper, values_table, words
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Column, Row, Table
+from leaderboard.web.tables import Cell, Table
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""
@@ -43,20 +43,20 @@ class _ProtocolValues:
 
 def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
     """The protocol behind a recipe in a variant; of one that makes models, its settings."""
-    found = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
-    if not is_dataclass(found):
+    protocol = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
+    if not is_dataclass(protocol):
         return _ProtocolValues()
     if entry.kind == "model":
         assumed = getattr(recipe, "assumed", ())
-        own = assumed(found) if callable(assumed) else assumed
-        settings = {one.name: words(getattr(found, one.name)) for one in fields(found)}
+        own = assumed(protocol) if callable(assumed) else assumed
+        settings = {one.name: words(getattr(protocol, one.name)) for one in fields(protocol)}
         return _ProtocolValues(settings=settings, assumed=(*own, *getattr(recipe, "assumed_data", ())))
-    grids: Mapping[str, Any] = getattr(found, "grids", {})
+    grids: Mapping[str, Any] = getattr(protocol, "grids", {})
     return _ProtocolValues(
-        runs=getattr(found, "runs", None),
-        settings=dict(_flat(found)),
+        runs=getattr(protocol, "runs", None),
+        settings=dict(_flat(protocol)),
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
-        assumed=tuple(getattr(found, "assumed", ())),
+        assumed=tuple(getattr(protocol, "assumed", ())),
     )
 
 
@@ -86,89 +86,31 @@ def _models(queries: Queries, name: str) -> list[Entry]:
 
 
 def _models_table(queries: Queries, recipe: AnyRecipe) -> Table:
-    """The models of a recipe in any variant, with the means of the suites that it trains for.
-
-    Of a recipe that makes models these are the boards on which one of them has a score.
-    """
+    """The models of a recipe in any variant on the boards, by the recipe's convention: the best first."""
     entries = _models(queries, recipe.name.partition(":")[0])
-    ids = {entry.id for entry in entries}
-    suites = [
-        (one, one.untouched(at for at, entry in enumerate(one.entries) if entry.id in ids))
-        for one in _suites_of(queries, recipe, ids)
-    ]
-    rows = sorted((_model_row(entry, suites) for entry in entries), key=_by_mean)
-    part = ["A mean over some of the tasks is not ranked."] if any(row.kind for row in rows) else []
-    left_out = [f"{s.site_suite.suite.title}: {untouched_note(other)}" for s, other in suites if other]
-    columns = [
-        Column(key="model", label="Model", sticky=True),
-        Column(key="recipe", label="Recipe"),
-        Column(key="parameters", label="Size", numeric=True),
-        *(column for scores, untouched in suites for column in _mean_columns(scores, untouched)),
-        Column(key="treatment", label="Seeds and start"),
-    ]
-    return Table(
-        name="used", caption="Measured with it", columns=columns, rows=rows, notes=[*part, *left_out]
-    )
+    present = {score.scope for score in queries.scores(entry=[entry.id for entry in entries])}
+    boards, convention = list(queries.suites), _convention(recipe)
+    rows = [
+        one for one in standings(queries, entries, present)
+        if one.suite.main and one.scores.convention == convention
+    ]  # fmt: skip
+    rows.sort(key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
+    return standings_table("used", "Measured with it, × 100", rows, [*MODEL_FIELDS, *SUITE_FIELDS, START])
 
 
-def _suites_of(queries: Queries, recipe: AnyRecipe, ids: set[int]) -> list[SuiteScores]:
-    convention, suites = _convention(recipe), queries.suites.values()
-    if convention:
-        return [queries.suite_scores(s, convention) for s in suites if convention in s.suite.conventions]
-    boards = [one for one in suites if one.main and not one.suite.conventions]
-    found = [queries.suite_scores(one, views(one.suite)[0]) for one in boards] if ids else []
-    return [one for one in found if ids & {entry.id for entry in one.entries}]
+def _start_cell(one: Standing) -> Cell:
+    entry = one.entry
+    text = made_of(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
+    return Cell(text=text or "–", value=text or None)
 
 
-def _mean_columns(scores: SuiteScores, untouched: UntouchedMeans | None) -> list[Column]:
-    """The column of a suite's mean, and that of the mean over its untouched tasks."""
-    slug, label = scores.site_suite.slug, scores.site_suite.suite.title
-    note, href = "The mean over its tasks.", f"/suites/{slug}"
-    mean = Column(key=f"mean-{slug}", label=label, numeric=True, href=href, note=note)
-    if untouched is None:
-        return [mean]
-    label, note = f"{label}, {untouched.part.count} untouched", untouched_note(untouched)
-    return [mean, Column(key=f"untouched-{slug}", label=label, numeric=True, note=note)]
-
-
-def _model_row(entry: Entry, suites: Sequence[tuple[SuiteScores, UntouchedMeans | None]]) -> Row:
-    means = [cell for scores, untouched in suites for cell in _means(entry, scores, untouched)]
-    rest = made_of(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
-    href = f"/models/{entry.model_slug}"
-    cells = [
-        Cell(text=entry.model, value=entry.model, href=href, kind=kinds_of(entry)),
-        Cell(text=entry.recipe or "", value=entry.recipe),
-        Cell(text=parameters_text(entry.parameters), value=entry.parameters),
-        *means,
-        Cell(text=rest or "–", value=rest or None),
-    ]
-    return Row(key=entry.slug, kind="part" if means and all(map(_is_part, means)) else "", cells=cells)
-
-
-def _by_mean(row: Row) -> tuple[bool, float]:
-    """Complete models first, then the best by the first mean."""
-    cell = row.cells[3] if len(row.cells) > 4 else row.cells[2]
-    return bool(row.kind) or _is_part(cell), -cell.value if isinstance(cell.value, float) else 0.0
-
-
-def _is_part(cell: Cell) -> bool:
-    """Whether a mean is over a part of the tasks, or none."""
-    return not {"none", "part"}.isdisjoint(cell.kind.split())
-
-
-def _means(entry: Entry, scores: SuiteScores, untouched: UntouchedMeans | None) -> list[Cell]:
-    """The mean of an entry over a suite, and that over its untouched tasks where there is one."""
-    row = next((at for at, one in enumerate(scores.entries) if one.id == entry.id), None)
-    if row is None:
-        return [Cell(text="–", kind="none")] * (2 if untouched else 1)
-    own = _mean(scores, row, entry, scores.averages.get(row))
-    return [mean_of(own, scores, row), *([_mean(untouched, row, entry, None)] if untouched else [])]
-
-
-def _mean(of: SuiteMeans | SuiteScores, row: int, entry: Entry, average: Mapping[str, Any] | None) -> Cell:
-    cell = mean_cell(of.over_tasks, row, average, entry.seeds)
-    part = f" ({of.over_tasks.count[row]}/{of.over_tasks.expected})" if cell.kind == "part" else ""
-    return replace(cell, text=cell.text + part)
+MODEL_FIELDS: Sequence[TableField[Standing]] = [
+    TableField(key="model", label="Model", cell=lambda one: model_cell(one.entry)),
+    TableField(key="recipe", label="Recipe", cell=lambda one: Cell(text=one.entry.recipe or "")),
+    TableField(key="parameters", label="Size", numeric=True,
+          cell=lambda one: Cell(text=parameters_text(one.entry.parameters), value=one.entry.parameters)),
+]  # fmt: skip
+START = TableField[Standing](key="treatment", label="Seeds and start", cell=_start_cell)
 
 
 def _recipes_table(queries: Queries) -> Table:

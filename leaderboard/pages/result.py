@@ -15,7 +15,7 @@ from leaderboard.data.suites import SiteSuite
 from leaderboard.pages._model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import notes_on, training_charts, values_table
-from leaderboard.web.filters import Control, Form, form
+from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
@@ -32,8 +32,7 @@ SOURCES = {"mteb-results": "https://github.com/embeddings-benchmark/results/blob
 class ResultState(State):
     """What the page of a result takes."""
 
-    q: Text = Field("", description="Part of the name of a subset or a metric.")
-    split: Text = Field("", description="Only scores of this split.")
+    q: Text = Field("", description="Part of the name of a split, a subset or a metric.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Scores on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of scores.")
 
@@ -131,14 +130,14 @@ def _text(value: Any) -> str:
 def _metrics(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
     """Every number of a result, and the names of what is not a number."""
     scores = record.get("scores", {}) if record else document
-    found = [
+    metrics = [
         (split, subset, name, value)
         for split, subsets in scores.items()
         for subset, values in subsets.items()
         for name, value in (values.items() if record else [(main, values)])
     ]
-    other = dict.fromkeys(one[2] for one in found if not isinstance(one[3], int | float | None))
-    return [one for one in found if one[2] not in other], list(other)
+    other = dict.fromkeys(one[2] for one in metrics if not isinstance(one[3], int | float | None))
+    return [one for one in metrics if one[2] not in other], list(other)
 
 
 def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
@@ -160,8 +159,7 @@ def view(site: Site, state: ResultState, id: str) -> Page:
     entry, document = site.queries.entries[row.entry], site.queries.result_document(row.id)
     record: Document = document if entry.origin == "measured" else {}
     metrics, other = _metrics(document, record, row.metric or "main score")
-    query = state.q.casefold()
-    shown = [m for m in metrics if state.split in ("", m[0]) and query in f"{m[1]} {m[2]}".casefold()]
+    shown = [one for one in metrics if state.q.casefold() in " ".join(one[:3]).casefold()]
     where = paging(len(shown), state, path)
     reasons = reasons_of(site.queries.scores(result=row.id)).get(row.id, frozenset())
     file = site.queries.source_file(row)
@@ -171,6 +169,8 @@ def view(site: Site, state: ResultState, id: str) -> Page:
         "command": _command(site.queries.suites.values(), entry, row.task),
         "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
+    what = "part of a split, subset or metric"
+    search = Control(kind="search", name="q", label="Scores", value=state.q, placeholder=what)
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(
@@ -190,18 +190,10 @@ def view(site: Site, state: ResultState, id: str) -> Page:
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
-            "total": len(metrics), "other": other, "form": _form(state, path, metrics),
+            "total": len(metrics), "other": other, "form": form(state, path, [search]),
         },
         notes=notes_on([training]),
     )  # fmt: skip
-
-
-def _form(state: ResultState, path: str, metrics: Sequence[Metric]) -> Form:
-    what, splits = "part of a subset or metric", list(dict.fromkeys(split for split, *_ in metrics))
-    options = [("", "any"), *((split, split) for split in splits)]
-    search = Control(kind="search", name="q", label="Scores", value=state.q, placeholder=what)
-    select = Control(kind="select", name="split", label="Split", value=state.split, options=options)
-    return form(state, path, [search, select] if len(splits) > 1 else [search])
 
 
 def _paths(site: Site) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The page of a suite: its ranking, a chart of score against size, and what the suite is."""
+"""Suites: the list of them, and the page of each: its ranking, score against size, and what it is."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from leaderboard.data.descriptions import describe_suite, describe_task
+from leaderboard.data.scores import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.pages._task_scores import column_path
+from leaderboard.pages._training import values_table
 from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import paging
+from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Row, Table
 
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
@@ -77,10 +80,6 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
             "rows_seen": count,
             "rows_complete": ranked,
             "untouched": {"columns": part.count, "left_out": list(part.selected)} if part else None,
-            "columns": [
-                {"name": column.name, "type": column.type, "tasks": _asked(column.tasks)}
-                for column in listed.suite.columns
-            ],
         },
         notes=listed.suite.notes,
         context={
@@ -90,14 +89,6 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
             "about": describe_suite(listed.typed, title),
         },
     )  # fmt: skip
-
-
-def _asked(tasks: Sequence[Any]) -> list[dict[str, Any]]:
-    return [
-        {"name": one.name, "metric": one.metric, "splits": one.splits,
-         "data": one.data.revision or one.data.content}
-        for one in tasks
-    ]  # fmt: skip
 
 
 def _data_switch(table: SuiteTable) -> list[tuple[str, str, bool]]:
@@ -180,7 +171,7 @@ def _lead(table: SuiteTable) -> str:
     more = f" {printed} rows are printed in papers." if printed else ""
     if not count:
         return f"No {what} has a score yet.{more}"
-    tasks = len(table.scores.site_suite.suite.columns)
+    tasks = table.scores.over_tasks.expected
     every = tasks_text(1) if tasks == 1 else f"all {tasks} tasks"
     return f"{ranked} of {count} {what}s have scores on {every} and are ranked.{more}"
 
@@ -197,7 +188,9 @@ def _notes(table: SuiteTable) -> Iterator[str]:
     """The sentences below the table."""
     scores, places = table.scores, table.ranks.place[table.ranks.place > 0]
     other, bad = (int((scores.reasons == REASONS.index(reason)).sum()) for reason in ("other", "bad"))
-    if len(set(places.tolist())) < len(places):
+    if scores.over_tasks.expected < FEWEST:
+        yield "Ranks are by the mean alone: these tasks are too few to say which models differ."
+    elif len(set(places.tolist())) < len(places):
         yield "Models that cannot be told apart from the first of their group share its rank."
     if other:
         count = "in no mean" if scores.pinned else "counted; a cell's note names both revisions"
@@ -227,9 +220,56 @@ def _tasks(listed: SiteSuite) -> Table:
         languages = f"{len(codes)} languages" if len(codes) > 6 else ", ".join(codes)
         texts = (column.type, ", ".join(metrics), languages, ", ".join(data), about.text)
         head = Cell(text=column.name, value=column.name, href=column_path(listed, column))
-        rows.append(Row(cells=[head, *(Cell(text=text, value=text) for text in texts)]))
-    columns = [Column(key=label.lower(), label=label) for label in TASK_LABELS]
-    return Table(name="tasks", caption="Tasks of this suite", columns=columns, rows=rows)
+        rows.append((head, *texts))
+    labels = {label.lower(): label for label in TASK_LABELS}
+    return values_table("tasks", "Tasks of this suite", labels, rows)
+
+
+class SuitesState(State):
+    """The parameters of the list of suites."""
+
+    q: Text = Field("", description="Part of a suite's name.")
+
+
+def suites_view(site: Site, state: SuitesState) -> Page:
+    """Every suite by kind, the boards first, those with the most models before the others."""
+    known, query = site.queries.entries_of_suites, state.q.casefold()
+    printed = {slug for _, slug, *_ in site.queries.averages()}
+    suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
+    suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
+    labels = {
+        "name": "Suite", "entries": "Models", "columns": "Tasks", "types": "Task types", "about": "About",
+        "typed": "On the command line",
+    }  # fmt: skip
+    rows: list[Row | Sequence[Any]] = []
+    for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
+        own = [_suite_row(s, known.get(s.slug, 0), s.slug in printed) for s in suites if s.main == main]
+        group = Row(kind="group", cells=[Cell(text=heading), *[EMPTY] * (len(labels) - 1)])
+        rows += [group, *own] if own else []
+    some = sum(suite.slug in printed or suite.slug in known for suite in suites)
+    caption = f"{len(suites)} suites, {some} of them with scores"
+    return Page(
+        title="Suites",
+        template="suites.html",
+        lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
+        tables=[values_table("suites", caption, labels, rows, "entries columns")],
+        context=state,
+    )
+
+
+def _suite_row(suite: SiteSuite, entries: int, printed: bool) -> Sequence[Any]:
+    about = describe_suite(suite.typed, suite.suite.title).text
+    short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
+    typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
+    kind = "" if entries or printed else "none"
+    return (
+        Cell(text=suite.suite.title, value=suite.suite.title, href=f"/suites/{suite.slug}"),
+        Cell(text=str(entries or ("papers" if printed else "–")), value=entries, kind=kind),
+        len(suite.suite.columns),
+        ", ".join(dict.fromkeys(column.type for column in suite.suite.columns)),
+        Cell(text=short, value=about, note=about if short != about else ""),
+        Cell(text=typed, value=suite.typed),
+    )
 
 
 PAGES = (
@@ -240,5 +280,12 @@ PAGES = (
         summary="A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
         all_paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
         formats=("json", "csv", "md", "tex"),
+    ),
+    PageRoute(
+        path="/suites",
+        state=SuitesState,
+        view=suites_view,
+        summary="Every suite: its tasks, and how many models have scores in it.",
+        all_paths=lambda site: ["/suites"],
     ),
 )

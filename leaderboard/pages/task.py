@@ -36,7 +36,7 @@ from leaderboard.web.filters import SIZE_NAMES, Control, EntryState, Form, chips
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, address, paging
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
@@ -200,8 +200,7 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
     column = _sorting.Field[Scored]
     fields = [
         column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
-               note="Entries that no known interval tells apart share a rank.",
-               cell=lambda one: Cell(text=str(rank(one) or ""), value=rank(one))),
+               note="Entries that no known interval tells apart share a rank."),
         column(key="model", label="Model", sticky=True, cell=_model,
                sort=lambda one: one.entry.model.casefold()),
         column(key="score", label="Score", numeric=True, sort=score,
@@ -218,8 +217,7 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
                cell=_revision),
         column(key="data", label="Data", note="The revision of the data.",
                cell=lambda one: _data_cell(one, scope)),
-        column(key="released", label="Released", sort=lambda one: one.entry.released,
-               cell=lambda one: Cell(text=one.entry.released or "", value=one.entry.released)),
+        column(key="released", label="Released", sort=lambda one: one.entry.released),
     ]  # fmt: skip
     known = any(one.half is not None for one in ranked)
     return [field for field in fields if known or field.key != "interval"]
@@ -298,12 +296,15 @@ def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
 
 
 def _size_table(best: Mapping[str, Scored]) -> Table:
-    heads = (("size", "Parameters"), ("model", "Model"), ("score", "Score"))
-    rows = []
-    for size, one in best.items():
-        score = Cell(text=score_text(one.value or 0.0), value=one.value)
-        rows.append(Row(cells=[Cell(text=size, value=size), _model(one), score], key=one.entry.slug))
-    columns = [Column(key=key, label=label, numeric=key == "score") for key, label in heads]
+    column = _sorting.Field[tuple[str, Scored]]
+    fields = [
+        column(key="size", label="Parameters", sort=lambda pair: pair[0]),
+        column(key="model", label="Model", cell=lambda pair: _model(pair[1])),
+        column(key="score", label="Score", numeric=True,
+               cell=lambda pair: Cell(text=score_text(pair[1].value or 0), value=pair[1].value)),
+    ]  # fmt: skip
+    rows = [_sorting.row_of(pair, fields, pair[1].entry.slug) for pair in best.items()]
+    columns = [field.head() for field in fields]
     return Table(name="sizes", caption="Best per size class", columns=columns, rows=rows)
 
 
@@ -315,11 +316,8 @@ def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
         for size, one in best.items()
     ]  # fmt: skip
     values = [100 * one.value for one in ranked if one.value is not None]
-    return chart(
-        "spread",
-        "Models by their score",
-        Distribution(axis=Axis(label="score × 100"), values=values, marks=marks),
-    )
+    plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
+    return chart("spread", "Models by their score", plot)
 
 
 def _lead(population: Sequence[Scored], ranked: int, state: TaskState) -> str:

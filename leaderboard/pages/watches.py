@@ -17,8 +17,8 @@ from leaderboard.data.watches import opened
 from leaderboard.pages._check_tables import (
     counted,
     moment_cell,
+    plain_row,
     plain_table,
-    row_of,
     score_cell,
     suite_path,
     when_text,
@@ -37,7 +37,7 @@ CHANGES = {"drop": "below what was expected", "shift": "a lower level from here 
 TONES = {"checkpoint": "", "drop of the level": "bad"}
 
 
-class WatchState(State):
+class _WatchState(State):
     """The parameters of a watch's page."""
 
     task: Text = Field("", description="The task whose scores are drawn; empty for the mean.")
@@ -47,12 +47,11 @@ class WatchState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchPage:
+class _WatchPage:
     """The parts of a watch's page beside its table and chart; facts are name, value and URL."""
 
     facts: Sequence[tuple[str, str, str]]
     form: Form
-    notes: Sequence[str]
     paging: Paging
 
 
@@ -65,7 +64,7 @@ class Value:
     apart: str = ""
 
 
-def view(site: Site, state: WatchState, watch: str) -> Page:
+def _view(site: Site, state: _WatchState, watch: str) -> Page:
     """The page of a watch."""
     queries = site.queries
     if watch not in queries.watches:
@@ -90,14 +89,13 @@ def view(site: Site, state: WatchState, watch: str) -> Page:
                 {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
             ],
         },
-        context=WatchPage(
+        context=_WatchPage(
             facts=[
                 ("What is watched", one.source, ""),
                 ("Suite", one.suite, suite_path(queries, one.suite)),
                 ("Newest score", when_text(newest), ""),
             ],
             form=form(state, path, _controls(tasks, state)),
-            notes=_notes(one, values, state),
             paging=place,
         ),
     )
@@ -121,7 +119,7 @@ def _value(one: Checkpoint, task: str, latest: str) -> Value:
     there = list(one.scores.values())
     if not there:
         return Value(checkpoint=one, value=None)
-    apart = f"{one.there} of {one.wanted} columns"
+    apart = f"{one.there} of {one.wanted} tasks"
     return Value(checkpoint=one, value=sum(there) / len(there), apart=apart)
 
 
@@ -138,7 +136,7 @@ def _lead(watch: Watch) -> str:
     )
 
 
-def _controls(tasks: Sequence[str], state: WatchState) -> list[Control]:
+def _controls(tasks: Sequence[str], state: _WatchState) -> list[Control]:
     options = {
         "task": ("Curve of", [("", "the mean"), *((task, task) for task in tasks)]),
         "scale": ("Steps", [("linear", "linear"), ("log", "logarithmic")]),
@@ -150,7 +148,7 @@ def _controls(tasks: Sequence[str], state: WatchState) -> list[Control]:
     ]
 
 
-def _chart(watch: Watch, values: Sequence[Value], state: WatchState) -> Chart:
+def _chart(watch: Watch, values: Sequence[Value], state: _WatchState) -> Chart:
     what = state.task or f"mean over {watch.suite}"
     changes = {change.step: change for change in watch.change_points} if not state.task else {}
     points = [
@@ -172,15 +170,6 @@ def _chart(watch: Watch, values: Sequence[Value], state: WatchState) -> Chart:
     return chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
 
 
-def _notes(watch: Watch, values: Sequence[Value], state: WatchState) -> list[str]:
-    found = []
-    if any(value.apart for value in values if value.value is not None):
-        found.append("Outlines are checkpoints that are not comparable with the others; the table says why.")
-    if watch.change_points and not state.task:
-        found.append("Upright lines are where the level dropped, with how far it is below what was expected.")
-    return found
-
-
 def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: str) -> Table:
     """Some checkpoints, the newest first."""
     models = {
@@ -191,7 +180,7 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: 
     changes = {change.step: change for change in watch.change_points}
     heads = {
         "name": "Checkpoint", "step": "Step", "state": "State", "mean": "Mean",
-        **({"score": task} if task else {}), "there": "Columns", "wanted": "of",
+        **({"score": task} if task else {}), "there": "Tasks", "wanted": "of",
         "change": "Drop of the level", "reason": "Why", "seconds": "Took, s", "when": "When",
     }  # fmt: skip
     rows = [
@@ -206,14 +195,14 @@ def _row(value: Value, href: str, change: ChangePoint | None, task: str) -> Row:
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
-    return row_of(
+    return plain_row(
         Cell(text=one.name, value=one.name, href=href, note=place),
-        _step(one.step),
+        one.step,
         Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
         score_cell(one.mean, kind="unsure" if value.apart and one.mean is not None else ""),
         *([score_cell(one.scores.get(task))] if task else []),
-        Cell(text=str(one.there), value=one.there),
-        Cell(text=str(one.wanted), value=one.wanted),
+        one.there,
+        one.wanted,
         _change(change),
         " · ".join(filter(None, (one.reason or value.apart, same))),
         Cell(text=f"{one.seconds:,.0f}", value=one.seconds),
@@ -229,16 +218,12 @@ def _change(change: ChangePoint | None) -> Cell:
     return Cell(text=f"−{100 * change.size:.2f}", value=-change.size, kind="regressed", note=note)
 
 
-def _step(step: int | None) -> Cell:
-    return Cell(text="–" if step is None else f"{step:,}", value=step)
-
-
 def _crumbs(site: Site) -> list[Crumb]:
     """The way to the list of watches: by the checks, where there are any."""
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 
-def list_view(site: Site, state: State) -> Page:
+def _list_view(site: Site, state: State) -> Page:
     """The list of watches."""
     return Page(
         title="Watches",
@@ -262,12 +247,12 @@ def _watches(queries: Queries) -> Table:
         best = "" if one.best_step is None else f"at step {one.best_step:,}"
         counts = [one.states.get(state, 0) for state in STATES]
         rows.append(
-            row_of(
+            plain_row(
                 Cell(text=one.name, value=one.name, href=address(f"/watch/{one.name}")),
                 one.source,
                 Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),
                 *(Cell(text=str(count or "–"), value=count) for count in counts),
-                _step(one.step),
+                one.step,
                 score_cell(one.mean),
                 score_cell(one.best, note=best),
                 Cell(text=changes or "–", value=changes or None, kind="regressed" if changes else ""),
@@ -282,15 +267,15 @@ def _watches(queries: Queries) -> Table:
 PAGES = (
     PageRoute(
         path="/watch/{watch}",
-        state=WatchState,
-        view=view,
+        state=_WatchState,
+        view=_view,
         summary="A watch: the mean or a task's score against the step, and every checkpoint.",
         all_paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
     ),
     PageRoute(
         path="/watches",
         state=State,
-        view=list_view,
+        view=_list_view,
         summary="Every watch of a pretraining run: how far it is, and where its level dropped.",
         all_paths=lambda site: ["/watches"] if site.queries.watches else [],
     ),

@@ -1,51 +1,36 @@
-"""Records from elsewhere: tokens, what a record must be, the route that takes one, and the audit."""
+"""Records from elsewhere: what a record must be, the route that takes one, and the audit."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
-import hmac
 import json
 import logging
 import math
 import os
 import re
-import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import anyio
 from fastapi import APIRouter, Depends
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from harness import files
-from harness.errors import HarnessError, RecordError, StoreError, UsageError, unknown
+from harness.errors import HarnessError, RecordError
 from harness.identity import digest
 from harness.record import RECORDS, Record
 from harness.store import Store
 from harness.types import Artifact
 from leaderboard.web.limits import Limits, Refusal, client_of
+from leaderboard.web.tokens import OWNER_ONLY, SCOPES, Token, Tokens, locked, site_folder
 
 log = logging.getLogger(__name__)
-
-SCOPES = ("records:write",)
-"""What a token may allow."""
-
-PREFIX = "ehw_"
-"""What every secret begins with, so that a scanner of repositories can find one that was committed."""
-
-DAYS = 3650
-"""After which a token must end, if it ends at all."""
 
 LARGEST = 2 * 2**20
 """Bytes of a body."""
@@ -56,63 +41,16 @@ AUDIT_LARGEST, AUDIT_VALUE = 64 * 2**20, 128
 DEPTH, NAME_BYTES, INTEGER = 32, 200, 2**63
 """Of a record: nested objects, bytes of a name (it becomes a folder), the first integer that is too large."""
 
-_OWNER_ONLY = 0o600
-_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _AS_WRITTEN = "Push records as a run wrote them."
 _REALM = 'Bearer realm="records"'
-
-
-# Files of the site that only their owner may read
-
-
-def _site_folder(results: Path) -> Path:
-    return results / "site"
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = "The folder must belong to the user that runs this."
-        raise StoreError(f"Cannot write {path}: {error.strerror or error}.", hint=hint) from error
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, name: str) -> Iterator[None]:
-    """Hold a lock of a folder against other threads and processes of this machine."""
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(folder / f".{name}.lock", flags, _OWNER_ONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file in place of what may be there, in one step; at no time may others read it."""
-    temporary = path.parent / f".{path.name}.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    try:
-        with _writing(path):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        files.move(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Audit:
     """A line for every attempt to push a record, in `site/audit.jsonl`; no secret is among it."""
 
     def __init__(self, results: Path, *, largest: int = AUDIT_LARGEST) -> None:
-        self.path = _site_folder(results) / "audit.jsonl"
+        self.path = site_folder(results) / "audit.jsonl"
         self._largest = largest
 
     def write(
@@ -137,7 +75,7 @@ class Audit:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._make_room(len(content))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.path, flags, _OWNER_ONLY)
+        descriptor = os.open(self.path, flags, OWNER_ONLY)
         try:
             if os.write(descriptor, content) != len(content):
                 raise OSError("the line was not written whole")
@@ -146,7 +84,7 @@ class Audit:
 
     def _make_room(self, size: int) -> None:
         if self._size() + size > self._largest:
-            with _locked(self.path.parent, "audit"):
+            with locked(self.path.parent, "audit"):
                 if self._size() + size > self._largest:  # nobody else did it in between
                     self.path.replace(self.path.with_name("audit.jsonl.1"))
 
@@ -155,115 +93,6 @@ class Audit:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
-
-
-class Token(BaseModel):
-    """What is stored of a token: the SHA-256 of its secret and its last four characters, not the secret."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    scope: str
-    digest: str
-    tail: str
-    created: datetime
-    expires: datetime | None = None
-    revoked: datetime | None = None
-
-    def state(self, now: datetime) -> Literal["live", "expired", "revoked"]:
-        """Whether the token can be used."""
-        if self.revoked is not None:
-            return "revoked"
-        return "expired" if self.expires is not None and self.expires <= now else "live"
-
-
-class _TokenFile(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: Literal[1] = Field(default=1, alias="schema")
-    tokens: tuple[Token, ...] = ()
-
-
-class Tokens:
-    """The tokens of a results folder, in `site/tokens.json`, read anew each time: it may change."""
-
-    def __init__(self, results: Path) -> None:
-        self.path = _site_folder(results) / "tokens.json"
-
-    def all(self) -> tuple[Token, ...]:
-        """Every token that was made, the oldest first.
-
-        Raises:
-            RecordError: The file cannot be read; nobody may push then.
-        """
-        try:
-            return _TokenFile.model_validate_json(self.path.read_bytes()).tokens
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise RecordError(f"Cannot read {self.path}: {error.strerror}.") from error
-        except ValidationError as error:
-            hint = "Restore it, or move it away and make new tokens (`harness token create`)."
-            raise RecordError(f"{self.path} is damaged, or of a newer version.", hint=hint) from error
-
-    def create(self, name: str, *, scope: str = SCOPES[0], days: int | None = None) -> tuple[Token, str]:
-        """Make a token that holds for some days, or for ever; returns it and its secret, shown only now.
-
-        Raises:
-            UsageError: The name, the scope or the days will not do, or the name was used before.
-            StoreError: The folder cannot be written.
-        """
-        if not _TOKEN_NAME.fullmatch(name):
-            hint = "Names are 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first."
-            raise UsageError(f"{name!r} cannot be a token's name.", hint=hint)
-        if scope not in SCOPES:
-            raise unknown("scope", scope, SCOPES, then="`harness token create --help` explains them.")
-        if days is not None and not 1 <= days <= DAYS:
-            raise UsageError(f"A token cannot hold for {days} days.", hint=f"From 1 to {DAYS}, or for ever.")
-        now, secret = datetime.now(UTC).replace(microsecond=0), PREFIX + secrets.token_urlsafe(32)
-        expires = now + timedelta(days=days) if days is not None else None
-        token = Token(
-            name=name, scope=scope, digest=_hash(secret), tail=secret[-4:], created=now, expires=expires
-        )
-        with _locked(self.path.parent, "tokens"):
-            there = self.all()
-            if any(other.name == name for other in there):
-                hint = "A name is used once, also when it was revoked; choose another."
-                raise UsageError(f"There is a token called {name!r}.", hint=hint)
-            self._write((*there, token))
-        return token, secret
-
-    def revoke(self, name: str) -> Token:
-        """End a token; returns it as it is now. Revoking it again changes nothing.
-
-        Raises:
-            UsageError: There is no such token.
-            StoreError: The folder cannot be written.
-        """
-        if not self.all():
-            raise UsageError("There is no token here.", hint="`harness token create NAME` makes one.")
-        with _locked(self.path.parent, "tokens"):
-            there = {token.name: token for token in self.all()}
-            if name not in there:
-                raise unknown("token", name, there, then="`harness token list` shows them.")
-            if there[name].revoked is None:
-                now = datetime.now(UTC).replace(microsecond=0)
-                there[name] = there[name].model_copy(update={"revoked": now})
-                self._write(tuple(there.values()))
-        return there[name]
-
-    def find(self, secret: str) -> Token | None:
-        """The token of a secret, in any state; all are compared, so the time tells nothing of a near miss."""
-        own = _hash(secret).encode()
-        return next(reversed([t for t in self.all() if hmac.compare_digest(t.digest.encode(), own)]), None)
-
-    def _write(self, tokens: tuple[Token, ...]) -> None:
-        content = _TokenFile(tokens=tokens).model_dump_json(indent=1, by_alias=True)
-        _replace(self.path, content.encode() + b"\n")
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
 # What a record must be
@@ -571,7 +400,7 @@ class Intake:
         record = parse_record(body)
         attempt.key = record.key
         try:
-            with _locked(_site_folder(self.results), "intake"):
+            with locked(site_folder(self.results), "intake"):
                 stands, created = self._put(record, attempt)
         except (HarnessError, OSError) as error:
             log.error("A record could not be stored. %s", error)

@@ -34,7 +34,7 @@ TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
 BOARDS = (
     ("GLUE", "glue"), ("MTEB", "mteb"), ("BEIR", "beir"), ("Code", "codesearchnet"),
-    ("Long documents", "mldr"),
+    ("Long texts", "mldr"),
 )  # fmt: skip
 """Suites that the head of every page links to."""
 API_HINT = "The page /api lists every parameter."
@@ -125,6 +125,7 @@ class Site:
             site={
                 "title": TITLE,
                 "version": __version__,
+                "url": self.settings.url.rstrip("/"),
                 "kinds": self.kinds,
                 "paths": {route.path for route in self.pages},
                 "boards": self._boards(),

@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from harness.errors import StoreError, UsageError
 from harness.progress import console
+from leaderboard.web.badges import badge
 from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
@@ -27,6 +28,8 @@ NEEDS_SERVER = {
 """Notes on pages of which little is left without queries; /compare has its own."""
 
 LINK = re.compile(rb'((?:href|src|action)=")(/[^"]*)(")')
+
+BADGE = re.compile(rb"/(badges/([^/\"()<>]+)/([^/\"()<>]+)\.svg)\)")
 
 MARK = ".encoder-leaderboard"
 """A file in every folder that was written here: another folder is not written over."""
@@ -75,6 +78,8 @@ def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: se
     html = site.render(replace(route, view=partial(_view, route)), state.whole(), arguments, "html").body
     home = _file(path)
     _write(folder / home, LINK.sub(lambda match: _relative_link(match, home, paths), html))
+    for name, suite, entry in set(BADGE.findall(html)) if site.settings.url else ():
+        _write(folder / name.decode(), badge(site, suite.decode(), entry.decode()).encode())
     for form in route.formats:
         name = f"{_safe(path).strip('/') or 'index'}.{form}"
         _write(folder / name, site.render(route, state, arguments, form).body)

@@ -150,7 +150,7 @@ class Column:
         short = self.label.replace(self.group.replace(" ", ""), "", 1) if self.group else ""
         words = re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[_\-./])", short if len(short) > 2 else self.label)
         halves = [
-            (w[: len(w) // 2], w[len(w) // 2 :]) if len(w) > 11 and " " not in w else (w,) for w in words
+            (w[: len(w) // 2], w[len(w) // 2 :]) if len(w) > 15 and " " not in w else (w,) for w in words
         ]
         return [part for half in halves for part in half]
 

@@ -21,8 +21,8 @@ PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddin
 
 KINDS: dict[str, str] = {
     "overview": "/",
-    "overview-found": "/?q=bert",
-    "overview-empty": "/?q=none+has+this+name",
+    "search": "/search?q=bert",
+    "search-empty": "/search?q=none+has+this+name",
     "suites": "/suites",
     "suite": NANO,
     "suite-grouped": f"{NANO}?group=backbone&rows=25&cols=tasks&cols=types",
@@ -39,6 +39,8 @@ KINDS: dict[str, str] = {
     "compare-two": "compare 2",
     "compare-three": "compare 3",
     "pareto": "/pareto?suite=nanobeir",
+    "glue": "/glue?view=modernbert",
+    "backbones": "/backbones?column=dpr-beir",
     "papers": "/papers",
     **{f"paper-{name}": f"/papers/{name}" for name in PAPERS},
     "checks": "/checks",
@@ -72,8 +74,8 @@ def address(reader: Reader, kind: str) -> str:
         slugs = keys(reader.json(f"{NANO}.json"))
         return "/compare?" + "&".join(f"m={slug}" for slug in slugs[: int(typed[-1])])
     model = typed.removeprefix("result of ")
-    rows = rows_of(reader.json(f"/index.json?q={quote(model)}"), "models")
-    path: str = next(row["cells"]["model"]["href"] for row in rows if row["cells"]["model"]["value"] == model)
+    names = [row["cells"]["name"] for row in rows_of(reader.json(f"/search.json?q={quote(model)}"), "hits")]
+    path: str = next(name["href"] for name in names if name["value"] == model)
     if typed == model:
         return path
     results = rows_of(reader.json(f"{path}.json"), "results")
@@ -96,7 +98,7 @@ def severe(page: Page) -> list[str]:
 
 def test_the_papers_are_all_of_them(reader: Reader) -> None:
     reader.open("/papers")
-    hrefs = reader.page.eval_on_selector_all(".cards a", "all => all.map(one => one.getAttribute('href'))")
+    hrefs = reader.page.eval_on_selector_all("#t-papers a", "all => all.map(one => one.getAttribute('href'))")
     assert sorted(hrefs) == sorted(f"/papers/{name}" for name in PAPERS)
 
 
@@ -109,7 +111,9 @@ GROUND: dict[Scheme, str] = {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 21,
 def test_page(reading: Callable[..., Reader], kind: str) -> None:
     reader = reading(reduced_motion="reduce")
     path = address(reader, kind)
-    looks: list[tuple[int, tuple[Scheme, Scheme]]] = [(1440, ("light", "dark")), (390, ("dark", "light"))]
+    looks: list[tuple[int, tuple[Scheme, Scheme]]] = [
+        (1280, ("light", "dark")), (1440, ("light", "dark")), (390, ("dark", "light")),
+    ]  # fmt: skip
     for width, schemes in looks:
         reader.page.set_viewport_size({"width": width, "height": 900})
         reader.page.emulate_media(color_scheme=schemes[0])
@@ -121,7 +125,7 @@ def test_page(reading: Callable[..., Reader], kind: str) -> None:
             flaws = page.evaluate(FLAWS)
             assert flaws["sideways"] <= 0, (width, scheme)
             assert (flaws["h1"], flaws["main"], flaws["ground"]) == (1, 1, GROUND[scheme])
-            if (scheme, width) != ("dark", 390):
+            if (scheme, width) != ("dark", 390) and width != 1280:
                 assert severe(page) == [], (width, scheme)
 
 
@@ -139,7 +143,7 @@ def test_the_checks_see_what_is_wrong(browser: Browser, base: str) -> None:
 
 
 def test_a_hostile_name_is_text_everywhere(reader: Reader) -> None:
-    for path in (address(reader, "model-hostile"), "/?q=evil", f"{NANO}?q=evil"):
+    for path in (address(reader, "model-hostile"), "/search?q=evil", f"{NANO}?q=evil"):
         page = reader.open(path)
         assert HOSTILE.rpartition("/")[2] in page.inner_text("main")
         assert page.locator("main script:not([type='application/json'])").count() == 0

@@ -27,9 +27,10 @@ from starlette.testclient import TestClient
 from harness.errors import HarnessError, RecordError, StoreError, UsageError
 from leaderboard.commands import token as commands
 from leaderboard.web.headers import SecurityHeaders
-from leaderboard.web.intake import Audit, Tokens
+from leaderboard.web.intake import Audit
 from leaderboard.web.limits import PARAMETERS, QUERY_BYTES, Limits, Refusal, check_query, network_of
 from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
+from leaderboard.web.tokens import Tokens
 
 # What stands around every answer: security headers, metrics, compression
 

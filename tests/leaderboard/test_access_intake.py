@@ -23,8 +23,9 @@ from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
 from harness.store import Store
 from harness.types import Artifact
-from leaderboard.web.intake import Audit, Intake, Tokens, router
+from leaderboard.web.intake import Audit, Intake, router
 from leaderboard.web.limits import Limits
+from leaderboard.web.tokens import Tokens
 
 REFERENCE = sorted((Path(__file__).parents[2] / "results" / "reference" / "records").glob("*/*/*.json"))
 ARTIFACT = "ab" * 32

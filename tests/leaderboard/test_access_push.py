@@ -23,9 +23,10 @@ from harness.record import RECORDS, Record
 from harness.store import Store
 from leaderboard.commands import push
 from leaderboard.web import push as client
-from leaderboard.web.intake import Intake, Tokens, router
+from leaderboard.web.intake import Intake, router
 from leaderboard.web.limits import Limits
 from leaderboard.web.push import Answer, Client, Parcel, SiteError, address, is_open
+from leaderboard.web.tokens import Tokens
 
 ARTIFACT = "ab" * 32
 SLUG = "tiny-" + ARTIFACT[:12]

@@ -21,10 +21,10 @@ from starlette.testclient import TestClient
 from harness.store import Store
 from leaderboard.web.app import PageJson, create_app
 from leaderboard.web.headers import HEADERS
-from leaderboard.web.intake import Tokens
 from leaderboard.web.page import FORMATS
 from leaderboard.web.settings import Settings
 from leaderboard.web.site import STATIC, asset
+from leaderboard.web.tokens import Tokens
 from site_data import (
     Parsed,
     every_path,
@@ -39,7 +39,7 @@ from site_data import (
     suites,
 )
 
-# Pages and twins
+# Pages and their formats
 
 
 BROWSER = {"accept": "text/html,application/xhtml+xml"}
@@ -110,7 +110,7 @@ def _no_constant(name: str) -> float:
     raise AssertionError(f"JSON has no {name}")
 
 
-def test_twins_of_a_page_are_named_on_it_and_hold_its_state() -> None:
+def test_formats_of_a_page_are_named_on_it_and_hold_its_state() -> None:
     asking = client()
     page = Parsed(asking.get("/suites/nanobeir?q=tiny&mean=types&theme=dark", headers=BROWSER).text)
     for form in FORMATS:
@@ -470,7 +470,7 @@ def test_a_file_by_another_address_is_asked_for_again() -> None:
 def test_pages_name_files_by_their_content() -> None:
     page = Parsed(TestClient(standard_app()).get("/", headers={"accept": "text/html"}).text)
     found = [a["href"] for a in page.all("link") if a.get("rel") == "stylesheet"]
-    assert found == [asset("style.css")]
+    assert found == [asset("style.css"), asset("boards.css")]
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_pages_that_are_kept_count_as_hits(tmp_path: Path) -> None:
 
 
 def test_a_pushed_record_counts_at_once(tmp_path: Path) -> None:
-    from leaderboard.web.intake import Tokens
+    from leaderboard.web.tokens import Tokens
 
     app = small_app(tmp_path)
     before = numbers(app)["harness_entries",]

@@ -12,6 +12,8 @@ from starlette.testclient import TestClient
 from harness.record import Record
 from html_pages import BROWSER
 from leaderboard.pages._suite_table import SuiteState
+from leaderboard.pages.overview import TEXTS
+from leaderboard.web.site import BOARDS
 from site_data import (
     Parsed,
     every_path,
@@ -71,6 +73,7 @@ def test_the_first_page_leads_on() -> None:
     assert {SUITE, "/glue", "/backbones", "/suites", "/papers"} <= set(page.links)
     assert "harness run --model" in page.text
     assert page.all("figure")
+    assert {slug for _, slug in BOARDS} <= set(TEXTS), "the head leads to the boards of the cards"
 
 
 # Twins of pages: every row, what was asked for, and what must be read with it

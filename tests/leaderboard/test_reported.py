@@ -1,7 +1,6 @@
 """The papers' tables: what is committed, what was made of it, how it is laid out."""
 
 import csv
-import itertools
 import json
 import re
 import shutil
@@ -18,7 +17,7 @@ from recompute import SOURCES, Recomputation, checks, main, verdict
 from fakes import artifact, record
 from harness.catalog import open_suite
 from harness.cli import invoke
-from harness.errors import RecordError, UsageError
+from harness.errors import RecordError
 from harness.record import Record
 from harness.store import Store
 from leaderboard.data.papers import (
@@ -34,7 +33,7 @@ from leaderboard.data.papers import (
     printed_names,
     printed_suites,
 )
-from leaderboard.pages._paper_tables import paper_table, side_by_side
+from leaderboard.pages._paper_tables import paper_table
 from leaderboard.web.tables import Cell, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
@@ -515,28 +514,8 @@ def test_conflicts_are_between_papers_and_more_than_rounding(all_papers: dict[st
     assert not any(one.backbone.startswith("OptiBERT") for one in told.values())
 
 
-def test_side_by_side(all_papers: dict[str, Paper]) -> None:
+def test_suites_that_several_papers_print(all_papers: dict[str, Paper]) -> None:
     assert printed_suites(all_papers) == ["MTEB(eng, v1)", "GLUE dev"]
-    shown = side_by_side(all_papers, "GLUE dev")
-    labels = [one.label for one in shown.columns]
-    assert labels[:4] == ["Backbone", "Paper", "Table", "Printed as"]
-    assert labels[-2:] == ["Avg.", "mean of 8 tasks (recomputed)"]
-    lines = [dict(zip(labels, row.cells, strict=True)) for row in shown.rows]
-    named = [line["Backbone"].text for line in lines]
-    assert len([1 for a, b in itertools.pairwise(named) if a != b]) == len(set(named)) - 1
-    large = [line for line in lines if line["Backbone"].text == "ModernBERT large"]
-    assert {line["Paper"].text for line in large} == {"OptiBERT", "NeoBERT", "ModernBERT"}
-    noted = next(line["Avg."].note for line in large if line["Avg."].text == "90.4")
-    assert "OptiBERT, table 3 has 90.5; NeoBERT, table 3 has 90.5" in noted
-    scores = [row for paper in all_papers.values() for row in paper.rows if row.suite == "GLUE dev"]
-    wanted = Counter(row.value for row in scores if row.unit == "score x100")
-    cells = [cell for row in shown.rows for cell in row.cells if cell.kind == "reported"]
-    assert Counter(cell.text.partition(" [")[0] for cell in cells) == wanted
-
-
-def test_an_unknown_suite(all_papers: dict[str, Paper]) -> None:
-    with pytest.raises(UsageError, match="No printed suite is called 'GLUE'"):
-        side_by_side(all_papers, "GLUE")
 
 
 def test_plain_names() -> None:

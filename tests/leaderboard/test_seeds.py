@@ -160,7 +160,9 @@ def test_the_recipes_page_has_its_settings_data_and_models(client: TestClient) -
     assert "d482672c8e74" in data[0][6]
     used = rows_of(client, "/recipes/simcse", "used")
     assert set(used) == {NAME, OWN}
-    assert used[NAME]["mean-nanobeir"]["deviation"] == 1
+    own = [row["cells"] for row in rows_list(client, "/recipes/simcse", "used")]
+    of_suites = {cells["name"]["text"]: cells for cells in own if cells["model"]["text"] == NAME}
+    assert of_suites["NanoBEIR"]["tasks"]["deviation"] == 1
     assert "Numbers by" not in found.text
     kinds = {row[0]: row[5] for row in page(client, "/recipes").texts("recipes")[1:]}
     assert (kinds["simcse"], kinds["glue-quick"]) == ("one model for all tasks", "a model for each task")
@@ -319,10 +321,10 @@ def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
 
 
 def test_recipe_and_badge_have_both_means(swept: TestClient) -> None:
-    cells, keys = rows_of(swept, "/recipes/simcse", "used")[SWEPT], ("mean-nanobeir", "untouched-nanobeir")
-    assert [cells[key]["value"] for key in keys] == [*map(printed, BY_HAND[SWEPT])]
-    assert [cells[key].get("kind") for key in keys] == ["selected", None]
-    assert "over the 9 untouched leave out" in swept.get("/recipes/simcse").text
+    cells = rows_of(swept, "/recipes/simcse", "used")[SWEPT]
+    assert [cells[key]["value"] for key in ("tasks", "untouched")] == [*map(printed, BY_HAND[SWEPT])]
+    assert [cells[key].get("kind") for key in ("tasks", "untouched")] == ["selected", None]
+    assert "Scores on tasks chose" in swept.get("/recipes/simcse").text
     (key,) = [one.slug for one in swept.app.state.site.queries.entries.values() if one.model == SWEPT]  # type: ignore[attr-defined]
     badge = swept.get(f"/badges/nanobeir/{key}.svg").text
     assert f"55.38, 40.00 over the 9 untouched; without {', '.join(CHOSE)}</title>" in badge
@@ -336,7 +338,9 @@ def test_the_first_page_marks_a_swept_model(swept: TestClient) -> None:
 
 
 def test_comparisons_have_both_means(swept: TestClient) -> None:
-    keys = {row["cells"]["model"]["text"]: row["key"] for row in rows_list(swept, "/suites/nanobeir", "suite")}
+    keys = {
+        row["cells"]["model"]["text"]: row["key"] for row in rows_list(swept, "/suites/nanobeir", "suite")
+    }
     path = f"/compare?m={keys[SWEPT]}&m={keys['minilm-ish']}&suite=nanobeir"
     by_name = {row["cells"]["mean"]["text"]: row["cells"] for row in rows_list(swept, path, "means")}
     assert [by_name["Over untouched tasks"][key]["value"] for key in ("s0", "s1")] == [40, printed(4.84 / 9)]

@@ -101,10 +101,11 @@ def test_what_is_wrong_with_a_query_is_said(query: dict[str, Any], says: list[st
 
 
 def test_all_rows_unless_some_are_named() -> None:
-    assert SuiteState(q="x").whole() == SuiteState(q="x", rows="all")
-    assert SuiteState(q="x").whole().pairs() == [("q", "x"), ("rows", "all")]
+    assert SuiteState(q="x").whole() == SuiteState(q="x", rows="all", tasks=["all"])
+    assert SuiteState(q="x").whole().pairs() == [("q", "x"), ("tasks", "all"), ("rows", "all")]
     for named in (SuiteState(rows="100"), SuiteState(page=1), SuiteState(rows="25", page=3)):
-        assert named.whole() is named
+        assert named.changed(tasks=["STS"]).whole() == named.changed(tasks=["STS"])
+        assert named.whole() == named.changed(tasks=["all"])
     assert State(theme="dark").whole() == State(theme="dark")
 
 

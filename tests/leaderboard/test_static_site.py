@@ -54,7 +54,7 @@ def pages(site: Path) -> list[Path]:
     return sorted(site.rglob("*.html"))
 
 
-def test_every_page_of_the_server_is_written_with_its_twins(site: Path) -> None:
+def test_every_page_of_the_server_is_written_in_its_formats(site: Path) -> None:
     app = standard_app()
     assert len(pages(site)) == len(every_path(app))
     for route in app.state.site.pages:
@@ -107,7 +107,7 @@ def test_what_needs_the_server_is_hidden(site: Path) -> None:
         assert all("needs-server" in form.get("class", "") for form in found.all("form")), page
 
 
-def test_twins_are_those_of_the_server(site: Path) -> None:
+def test_formats_are_those_of_the_server(site: Path) -> None:
     from starlette.testclient import TestClient
 
     asking = TestClient(standard_app())
@@ -156,8 +156,8 @@ def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
     )
     with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         write_site(settings, tmp_path / "out")
-    for name in ("index", "suites/glue", "tasks/RTE"):
-        page = (tmp_path / "out" / name.replace("index", "")).joinpath("index.html").read_text()
+    for name in ("suites/glue", "tasks/RTE"):
+        page = (tmp_path / "out" / name / "index.html").read_text()
         assert page.count("org/</span>m") == 130, name
         tables = json.loads((tmp_path / "out" / f"{name}.json").read_text())["tables"]
         models = [row["cells"]["model"]["value"] for row in tables[0]["rows"]]

@@ -153,7 +153,7 @@ def test_another_entry_can_be_shown_in_full(client: TestClient, site: Site) -> N
     assert "training" not in [t["name"] for t in other["tables"]]
     rows = {row["name"]: row for row in table(other, "results")}
     assert f"score:{measured}" in rows["RTE"]
-    assert len(table(twin(client, BASE, "?suite=nanobeir"), "results")) == 13
+    assert len(table(twin(client, BASE, "?q=nanobeir"), "results")) == 13
     assert any(f"entry={imported}" in link for link in page(client, BASE).links)
 
 
@@ -192,9 +192,10 @@ def test_results_are_filtered_sorted_and_paged(client: TestClient) -> None:
     assert down == sorted((r["score"] for r in everything), reverse=True)
     some = [r["name"] for r in table(twin(client, LARGE, "?q=nano"), "results")]
     assert some == sorted(site_data.names("nanobeir"), key=str.casefold)
-    typed = table(twin(client, LARGE, "?type=Classification"), "results")
+    typed = table(twin(client, LARGE, "?q=Classification"), "results")
     assert typed
-    assert {r["type"] for r in typed} == {"Classification"}
+    assert {r["type"] for r in typed} >= {"Classification"}
+    assert all("classification" in f"{r['name']} {r['type']}".casefold() for r in typed)
     assert len(table(twin(client, LARGE, "?rows=25"), "results")) == len(everything) == 19
     assert "No task passes these filters." in page(client, f"{LARGE}?q=zzz").text
 
@@ -210,7 +211,6 @@ def test_a_sort_keeps_what_failed_last(client: TestClient) -> None:
     [
         ("/models/acme--tiny-bas", "acme--tiny-base"),
         (f"{MINILM}?entry=minilm-ish-0", "minilm-ish-"),
-        (f"{MINILM}?type=Retrievl", "Retrieval"),
         (f"{MINILM}?sort=scor", "score"),
     ],
 )
@@ -450,7 +450,7 @@ def test_a_large_import_is_paged_and_its_twin_is_whole(
     assert sum(map(len, document.values())) == MANY
     (bad,) = (r for r in twin(client, path, "?q=sub0003")["tables"][0]["rows"])
     assert bad["cells"]["value"]["kind"] == "bad"
-    assert {row["split"] for row in table(twin(client, path, "?split=s1"), "scores")} == {"s1"}
+    assert {row["split"] for row in table(twin(client, path, "?q=s1 "), "scores")} == {"s1"}
     assert "No score passes these filters." in page(client, f"{path}?q=zzz").text
     assert json.dumps(twin(client, "/models/a--b"))  # an impossible value leaves no NaN behind
 

@@ -65,7 +65,7 @@ def test_every_printed_value_stands_on_its_page(client: TestClient, slug: str) -
     wanted: dict[str, Counter[str]] = {}
     for row in committed(slug):
         wanted.setdefault(anchor(row["table"]), Counter()).update([row["value"]] if row["value"] else [])
-    assert set(wanted) == {name for name in found.tables if name != "models"}
+    assert set(wanted) == set(found.tables)
     for name, values in wanted.items():
         cells = [cell for row in found.tables[name] for cell in row]
         printed = Counter(re.split(r" ±| \[", text)[0] for text, classes in cells if "reported" in classes)
@@ -74,7 +74,7 @@ def test_every_printed_value_stands_on_its_page(client: TestClient, slug: str) -
 
 
 @pytest.mark.parametrize("slug", PAPERS)
-def test_the_twins_hold_every_printed_value(client: TestClient, slug: str) -> None:
+def test_every_format_holds_every_printed_value(client: TestClient, slug: str) -> None:
     tables = client.get(f"/papers/{slug}.json").json()["tables"]
     cells = [cell for table in tables for row in table["rows"] for cell in row["cells"].values()]
     printed = Counter(str(c["value"]) for c in cells if c.get("kind") == "reported")
@@ -159,8 +159,18 @@ def test_imports_are_not_mixed_in(client: TestClient) -> None:
     for slug in PAPERS:
         text = client.get(f"/papers/{slug}").text
         assert "77.7" not in [cell for row in Html(text).tables.values() for line in row for cell, _ in line]
-    models = page(client, "/papers/neobert").texts("models")
-    assert next(row for row in models if row[2] == MODERN)[-2:] == ["1", "1"]
+
+
+def test_a_printed_name_leads_to_its_backbone(client: TestClient) -> None:
+    tables = client.get("/papers/neobert.json").json()["tables"]
+    (table,) = [one for one in tables if one["name"] == "table-3"]
+    heads = [row["cells"]["model"] for row in table["rows"]]
+    (neobert,) = [cell for cell in heads if cell["value"] == "NeoBERT_4096"]
+    assert (neobert["href"], neobert["note"]) == (
+        "/models/neobert",
+        "stands for NeoBERT, chandar-lab/NeoBERT",
+    )
+    assert client.get(neobert["href"]).status_code == 200
 
 
 SCORE = {"STS": 0.5, "Retrieval": 0.25}
@@ -214,17 +224,14 @@ def test_a_table_of_vectors_takes_vectors_alone(of_vectors: TestClient) -> None:
     whole, part = [row for row in rows if "simcse" not in row["Model"]]
     assert whole["Model"] == "measured here, as published"
     assert (whole["STS"], whole["Retriev."], whole["Avg. (56 tasks)"]) == (
-        *("50.00", "25.00 (25.00 untouched)"),
+        *("50.00", "25.00"),
         "",
     )
     counts = Counter(column.type for column in catalog.open_suite("mteb-v1").columns)
     types = {kind: SCORE.get(kind, OTHERWISE) for kind in counts}
     mean, all_paths = 100 * sum(types.values()) / 7, 100 * sum(types[k] * n for k, n in counts.items())
-    assert whole["mean over types"] == f"{mean:.2f} ({mean:.2f} untouched)"
-    rest = (all_paths - len(SWEEP.tasks) * 25) / (56 - len(SWEEP.tasks))
-    assert whole["mean over tasks"] == f"{all_paths / 56:.2f} ({rest:.2f} untouched)", (
-        "as beside the swept model"
-    )
+    assert whole["mean over types"] == f"{mean:.2f}"
+    assert whole["mean over tasks"] == f"{all_paths / 56:.2f}"
     assert (part["STS"], part["Retriev."], part["mean over tasks"]) == ("50.00", "", "")
     assert "not fine-tuned as the paper did" in found.text
     assert [row[0] for row in lines(found, "table-3")] == ["measured here, glue-optibert"]
@@ -236,14 +243,14 @@ def test_one_vector_a_text_is_not_shown_among_several(of_vectors: TestClient) ->
     own = dict(zip(found.texts("table-7")[1], lines(found, "table-7")[0], strict=True))
     assert {own[name] for name in ("FiQA", "TREC-COVID", "CQADupstack", "SciFact")} == {"25.00"}
     assert own["MSMARCO"] == "25.00, on MSMARCO (dev)", "the paper's are those of TREC-DL 2019"
-    assert own["Avg."] == "25.00 (25.00 untouched), on MSMARCO (dev)"
+    assert own["Avg."] == "25.00, on MSMARCO (dev)"
     several = dict(zip(found.texts("table-8")[1], lines(found, "table-8")[0], strict=True))
     assert (several["MSMARCO"], several["FiQA"], several["Avg."]) == ("60.00", "60.00", "60.00")
     assert len(lines(found, "table-8")) == 1
     assert lines(found, "table-1") == []
 
 
-def test_what_a_recipe_made_of_a_printed_model_stands_below_it_with_both_means(
+def test_what_a_recipe_made_of_a_printed_model_stands_below_it(
     of_vectors: TestClient,
 ) -> None:
     """A sweep chose it by three of BEIR's fifteen."""
@@ -253,7 +260,7 @@ def test_what_a_recipe_made_of_a_printed_model_stands_below_it_with_both_means(
     assert line["Model"].startswith("measured here, simcse:mean, scale=2 of 2")
     assert (line["FiQA"], line["TREC-COVID"]) == ("90.00", "25.00")
     mean = f"{100 * (3 * 0.9 + 12 * 0.25) / 15:.2f}"
-    assert line["Avg."] == f"{mean} (25.00 untouched), on MSMARCO (dev)"
+    assert line["Avg."] == f"{mean}, on MSMARCO (dev)"
     (table,) = [
         one for one in of_vectors.get("/papers/modernbert.json").json()["tables"] if one["name"] == "table-7"
     ]
@@ -265,16 +272,6 @@ def test_what_a_recipe_made_of_a_printed_model_stands_below_it_with_both_means(
         if "selected" in row["cells"].get(key, {}).get("kind", "")
     ]
     assert marked == ["NFCorpus", "SciFact", "FiQA", "Avg."]
-
-
-def test_untouched_means_of_a_papers_table_name_what_they_leave_out(of_vectors: TestClient) -> None:
-    """They are over the same tasks in both measured rows, of which one was chosen by three."""
-    tables = of_vectors.get("/papers/modernbert.json").json()["tables"]
-    (table,) = [one for one in tables if one["name"] == "table-7"]
-    (key,) = [column["key"] for column in table["columns"] if column["label"] == "Avg."]
-    notes = [row["cells"].get(key, {}).get("note", "") for row in table["rows"]]
-    found = [note for note in notes if "over the 12 untouched leave out NFCorpus, FiQA2018, SciFact" in note]
-    assert len(found) == 2, [note for note in notes if note]
 
 
 # The list
@@ -328,21 +325,9 @@ def test_conflicts_are_shown_with_their_tables(client: TestClient) -> None:
     assert apart == sorted(apart, reverse=True)
 
 
-def test_the_suite_laid_side_by_side_is_chosen(client: TestClient) -> None:
-    assert "side-by-side-MTEB-eng-v1" in page(client, "/papers").tables
-    found = page(client, "/papers?suite=GLUE+dev")
-    glue = found.texts("side-by-side-GLUE-dev")
-    neo = [row for row in glue if row[0] == "ModernBERT large"]
-    assert {row[1] for row in neo} == {"OptiBERT", "NeoBERT", "ModernBERT"}
-    current = [a for a in found.named("a") if a.get("aria-current") == "true"]
-    tabs = [a["href"] for a in current if a["href"].startswith("/papers?")]
-    assert tabs == ["/papers?suite=GLUE+dev#side-by-side"]
-    assert page(client, "/papers?suite=BEIR").tables["side-by-side-BEIR"]
-
-
 @pytest.mark.parametrize(
     ("path", "near"),
-    [("/papers/optbert", "optibert"), ("/papers?suite=GLUE+de", "GLUE dev"), ("/papers/%3Cscript%3E", "")],
+    [("/papers/optbert", "optibert"), ("/papers/%3Cscript%3E", "")],
 )
 def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
     answer = client.get(path, headers={"accept": "text/html"})

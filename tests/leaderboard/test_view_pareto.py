@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from html_pages import Html, figures, printed
-from leaderboard.web.intake import Tokens
+from leaderboard.web.tokens import Tokens
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]

@@ -74,18 +74,18 @@ def test_the_list_has_every_recipe(client: TestClient) -> None:
 def test_who_used_a_recipe(client: TestClient) -> None:
     """The best first, an incomplete one last; OptiBERT takes the mean of two metrics in three of 8 tasks."""
     text = client.get("/recipes/glue-optibert").text
-    head, *rows = Html(text).texts("used")
-    assert head[:3] == ["Model", "Recipe", "Size"]
-    assert [row[0] for row in rows] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
-    own, other = "glue-optibert", "glue-optibert:table4"
-    assert [row[1] for row in rows] == [own, own, other, own]
-    assert [row[3] for row in rows] == ["91.50", "80.00", "70.00", "62.50 (2/8)"]
-    assert rows[0][4] == "fresh seeds 42001–42003"
+    head, *_ = Html(text).texts("used")
+    assert head[:4] == ["Model", "Recipe", "Size", "Suite"]
     assert "<script>alert" not in text
     twin = client.get("/recipes/glue-optibert.json").json()
     used = next(table for table in twin["tables"] if table["name"] == "used")
-    means = [row["cells"]["mean-glue"]["value"] for row in used["rows"]]
-    assert means == pytest.approx([91.5, 80, 70, 62.5])
+    cells = [row["cells"] for row in used["rows"]]
+    assert [one["model"]["value"] for one in cells] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
+    own, other = "glue-optibert", "glue-optibert:table4"
+    assert [one["recipe"]["value"] for one in cells] == [own, own, other, own]
+    assert [one["tasks"]["value"] for one in cells] == pytest.approx([91.5, 80, 70, 62.5])
+    assert [one["count"]["text"] for one in cells] == ["8/8", "8/8", "8/8", "2/8"]
+    assert cells[0]["treatment"]["text"] == "fresh seeds 42001–42003"
     assert [row["kind"] for row in used["rows"]] == ["", "", "", "part"]
 
 

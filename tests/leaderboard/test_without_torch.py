@@ -39,7 +39,7 @@ said = {{}}
 for route in app.state.site.pages:
     for path in list(route.all_paths(app.state.site))[:3]:
         base = "/index" if path == "/" else path
-        for end in ("", ".json", ".csv", ".md", ".tex") if route.twins else ("",):
+        for end in ("", *(f".{{form}}" for form in route.formats)):
             address = base + end if end else path
             said[path + end] = client.get(address, headers={{"accept": "text/html"}}).status_code
 for path in ("/healthz", "/metrics", "/openapi.json"):

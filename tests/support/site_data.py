@@ -382,7 +382,7 @@ def standard_app() -> FastAPI:
 
 
 def every_path(app: FastAPI) -> list[str]:
-    """The address of every page of a site, without its twins."""
+    """The address of every page of a site, without its formats."""
     site = app.state.site
     return [path for route in site.pages for path in route.all_paths(site)]
 
