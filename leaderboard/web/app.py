@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import inspect
 import logging
@@ -125,7 +126,6 @@ def create_app(settings: Settings, site: Site | None = None, *, follows: bool = 
         yield
         for task in tasks:
             task.cancel()
-        gc.unfreeze()  # or DuckDB says at the end that its objects were left
 
     app = FastAPI(
         title="Encoder leaderboard",
@@ -282,6 +282,7 @@ def _warm(site: Site) -> None:
         page = site.render(route, state, arguments, "html").compressed()
         site.cache.put(site.key(route, state, arguments, "html"), page)
     gc.collect()
+    atexit.register(gc.unfreeze)  # or DuckDB says at the end that its objects were left
     gc.freeze()  # what stays for as long as the site runs need not be looked through again and again
 
 
