@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
 
-from scipy.special import stdtr, stdtrit
-
 from harness import stats
 from harness.checks.difference import Compared, Difference, MeanDifference, Part
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
@@ -521,6 +519,8 @@ def _student_cdf(t: float, freedom: float) -> float:
     >>> round(_student_cdf(-2.015, 5), 4)
     0.05
     """
+    from scipy.special import stdtr
+
     return float(stdtr(min(freedom, LARGE), t))
 
 
@@ -530,4 +530,6 @@ def _student_quantile(share: float, freedom: float) -> float:
     >>> round(_student_quantile(0.95, 5), 3)
     2.015
     """
+    from scipy.special import stdtrit
+
     return float(stdtrit(min(freedom, LARGE), share))
