@@ -72,8 +72,8 @@ def _read_rows(tables: Tables, source: Imported) -> None:
            ) twice USING (entry, task, split, subset) WHERE twice.last IS NULL OR line = twice.last"""
     )
     tables.connection.execute(
-        """CREATE TEMP TABLE files AS SELECT entry, task, coalesce(max(data_revision), '') AS data,
-             max(mteb_version) AS version,
+        """CREATE TEMP TABLE files AS SELECT entry, task, max(mteb_version) AS version,
+             coalesce(max(nullif(data_revision, 'None')), '') AS data,
              CASE WHEN count(score) = count(*) THEN fsum(score) / count(*) END AS value
            FROM cells GROUP BY ALL"""
     )

@@ -20,7 +20,7 @@ WITH files AS (
   FROM read_parquet(?) s
     JOIN (SELECT *, file_row_number AS number FROM read_parquet(?, file_row_number = true)) e
     ON e.number = s.entry
-  WHERE s.data_revision IS NOT NULL AND coalesce(s.flag, '') = '' AND e.experiment = ''
+  WHERE s.data_revision != 'None' AND coalesce(s.flag, '') = '' AND e.experiment = ''
   GROUP BY ALL HAVING max(s.main_score) - min(s.main_score) <= 1e-9),
 pairs AS (
   SELECT task, model, a.data AS one, b.data AS other, bool_and(abs(a.score - b.score) <= 1e-9) AS same

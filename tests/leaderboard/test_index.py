@@ -503,6 +503,15 @@ def test_revisions_of_a_model_are_joined_task_by_task(index: SiteIndex, tmp_path
     assert queries.result_document(int(found.results[row, 1]))  # of the file that was chosen
 
 
+def test_a_revision_of_the_data_called_none_is_none(index: SiteIndex, tmp_path: Path) -> None:
+    made = Import(model="o/m", revision=REVISIONS[0], scores={NANO[0]: 0.1}, others=NANO[:1], other="None")
+    put_imports(tmp_path / "results", [made])
+    index.refresh()
+    found = Queries(index, 1).suite_scores(suites()["nanobeir"])
+    row = [e.model for e in found.entries].index("o/m")
+    assert (REASONS[found.reasons[row, 0]], found.data) == ("other", {})
+
+
 def test_the_main_revision_goes_before_a_newer_one(index: SiteIndex, tmp_path: Path) -> None:
     main = "c" * 40
     made = [

@@ -66,13 +66,14 @@ Scores = Mapping[str, float]
 class Import:
     """One imported entry: main scores by task (split, subset and data are the suites' own).
 
-    `others` are tasks on another revision of the data, `card` is what the model's card says.
+    `others` are tasks on another revision of the data (`other`), `card` is what the model's card says.
     """
 
     model: str
     revision: str = COMMIT
     scores: Scores
     others: Sequence[str] = ()
+    other: str = "0" * 40
     card: Mapping[str, Any] = field(default_factory=dict)
     version: str = "2.1.0"
 
@@ -313,7 +314,7 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
 
 def _rows(number: int, name: str, score: float, one: Import) -> list[dict[str, Any]]:
     of = task(name)
-    data = "0" * 40 if name in one.others else of.data.revision
+    data = one.other if name in one.others else of.data.revision
     return [
         {"entry": number, "task": name, "split": split, "subset": subset, "main_score": score, "flag": "",
          "data_revision": data, "mteb_version": one.version}
