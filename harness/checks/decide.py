@@ -94,16 +94,17 @@ def _verdict(one: Difference, limit: _Limits, lower: float, higher: float, alpha
 def _equivalent(one: Compared, limit: _Limits, alpha: float) -> bool:
     """Whether the difference lies within the margin; a measured margin contains the runs' spread already."""
     part = one.examples if limit.measured else one.total
-    low, high = _around(one.delta, part, alpha)
+    low, high = around(one.delta, part, alpha)
     return one.same or (-limit.margin <= low and high <= limit.margin)
 
 
 def _bounds(one: Compared, alpha: float) -> tuple[float, float]:
     """The lower and upper bound of a difference, each one-sided at alpha."""
-    return _around(one.delta, one.total, alpha)
+    return around(one.delta, one.total, alpha)
 
 
-def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
+def around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
+    """The bounds of a difference, each one-sided at alpha."""
     if part.variance <= 0:
         return delta, delta
     reach = _student_quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
@@ -125,7 +126,7 @@ def _p_improved(one: Difference) -> float:
 def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
     """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
     p = 2 * min(_p_regressed(one, 0.0), _p_improved(one))
-    return (min(1.0, p), *_around(one.delta, one.total, alpha / 2))
+    return (min(1.0, p), *around(one.delta, one.total, alpha / 2))
 
 
 def _p(distance: float, part: Part) -> float:

@@ -277,6 +277,19 @@ class ScoredRecord:
             return found  # the cache only saves time
         return found
 
+    @staticmethod
+    def find(
+        stores: Sequence[Store], artifact: str, task: str, key: str, *, parts: Parts, cache: Path
+    ) -> ScoredRecord | None:
+        """The scored record from the first of some stores that has its units, else from the last with it."""
+        last = None
+        for store in stores:
+            found = ScoredRecord.read(store, artifact, task, key, parts=parts, cache=cache)
+            if found is not None and found.units is not None:
+                return found
+            last = last or found
+        return last
+
 
 def _stamp(path: Path) -> list[int]:
     """Size, time and inode of a file, [] without a file."""

@@ -201,21 +201,15 @@ def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -
 
 
 def _queries(record: Record, results: Path | None) -> ScoredRecord | None:
-    """A record with the scores of its queries, from the store that has them."""
-    last = None
-    for store in all_stores(results):
-        found = ScoredRecord.read(
-            store,
-            f"model-{record.model.artifact[:12]}",
-            record.task.name,
-            record.key,
-            parts=(),
-            cache=paths.cache_folder(),
-        )
-        if found is not None and found.units is not None:
-            return found
-        last = last or found
-    return last
+    """A record with the scores of its queries."""
+    return ScoredRecord.find(
+        all_stores(results),
+        f"model-{record.model.artifact[:12]}",
+        record.task.name,
+        record.key,
+        parts=(),
+        cache=paths.cache_folder(),
+    )
 
 
 def _alone(one: Any) -> dict[str, Any]:

@@ -32,13 +32,8 @@ def command() -> None:
 @command.command("mteb-results")
 @click.argument("path", type=click.Path(path_type=Path))
 @options.results
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=None,
-    metavar="N",
-    help="Processes that read files (default: one for each core).",
-)
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that read files "
+              "(default: one for each core).")  # fmt: skip
 @options.as_json
 def mteb_results(path: Path, results: Path | None, workers: int | None, as_json: bool) -> int:
     """Import a checkout of mteb's public results repository, or refresh what was imported.
@@ -54,15 +49,10 @@ def mteb_results(path: Path, results: Path | None, workers: int | None, as_json:
             paths.expanded(path), paths.results_folder(results), workers=workers, progress=progress
         )
     document: dict[str, Any] = {
-        "schema": 1,
-        "folder": str(done.imported.folder),
-        "changed": done.changed,
-        "read": done.read,
-        "unchanged": done.unchanged,
-        "removed": done.removed,
-        "seconds": round(time.perf_counter() - began, 3),
-        "import": dict(done.imported.stamp),
-    }
+        "schema": 1, "folder": str(done.imported.folder), "changed": done.changed, "read": done.read,
+        "unchanged": done.unchanged, "removed": done.removed,
+        "seconds": round(time.perf_counter() - began, 3), "import": dict(done.imported.stamp),
+    }  # fmt: skip
     if as_json:
         click.echo(json.dumps(document, indent=1))
         return 0

@@ -28,7 +28,7 @@ from leaderboard.data.papers import (
     plain,
     same_queries,
     title,
-)
+)  # fmt: skip
 
 _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "beir": ("BEIR", ()),
@@ -41,12 +41,11 @@ _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrintedLine:
+class _Line:
     """A model's line in a paper beside a measured model, as shares of 1.
 
-    `other_queries` are the tasks that are of other queries here, with the print's note; `common` are
-    those in both means, none where the print has the mean alone; `measured_mean` is None unless all
-    of these are measured.
+    `other_queries` are tasks of other queries, with the print's note; `common` are those in both means, none
+    where the print has the mean alone; `measured_mean` is None unless all of these are measured.
     """
 
     paper: str
@@ -109,7 +108,7 @@ def _papers(slug: str) -> list[Paper]:
     return [found[slug]] if slug else [*found.values()]
 
 
-def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[PrintedLine]:
+def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[_Line]:
     """The lines that papers print of a suite."""
     name, alone = _PRINTED.get(suite.name, ("", ()))
     groups: dict[tuple[str, ...], list[PaperValue]] = {}
@@ -121,7 +120,7 @@ def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[
     return (_line(rows, suite, means, alone=bool(alone)) for rows in groups.values())
 
 
-def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone: bool) -> PrintedLine:
+def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone: bool) -> _Line:
     first, names = rows[0], [column.name for column in suite.columns]
     shares = {plain(row.suite, row.metric): _share(row) for row in rows}
     mean = _share(first) if alone else shares.get(AVERAGE)
@@ -134,25 +133,18 @@ def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone:
     if not alone:
         printed_mean = fmean(columns[name] for name in common) if common else None
         measured_mean = fmean(measured) if common and len(measured) == len(common) else None
-    return PrintedLine(
-        paper=first.paper,
-        table=title(first.table),
-        model=first.name,
-        setting=f"{first.setting}, {first.metric}" if alone else first.setting,
-        mean=mean,
-        columns=columns,
-        other_queries=others,
-        common=common,
-        printed_mean=printed_mean,
-        measured_mean=measured_mean,
-    )
+    return _Line(
+        paper=first.paper, table=title(first.table), model=first.name, mean=mean, columns=columns,
+        setting=f"{first.setting}, {first.metric}" if alone else first.setting, other_queries=others,
+        common=common, printed_mean=printed_mean, measured_mean=measured_mean,
+    )  # fmt: skip
 
 
 def _share(row: PaperValue) -> float:
     return (row.number or 0.0) / (1 if row.unit == "fraction" else 100)
 
 
-def _means_table(caption: str, lines: Sequence[PrintedLine]) -> Table:
+def _means_table(caption: str, lines: Sequence[_Line]) -> Table:
     table = Table(title=caption)
     for name in ("paper", "model", "setting"):
         table.add_column(name)
@@ -160,20 +152,16 @@ def _means_table(caption: str, lines: Sequence[PrintedLine]) -> Table:
         table.add_column(name, justify="right")
     for one in lines:
         known = one.printed_mean is not None and one.measured_mean is not None
+        delta = (one.measured_mean or 0) - (one.printed_mean or 0) if known else None
         table.add_row(
-            f"{one.paper}, {one.table}",
-            one.model,
-            one.setting,
-            score_text(one.mean),
-            str(len(one.common) or "mean"),
-            score_text(one.printed_mean),
-            score_text(one.measured_mean),
-            delta_text((one.measured_mean or 0) - (one.printed_mean or 0) if known else None),
-        )
+            f"{one.paper}, {one.table}", one.model, one.setting, score_text(one.mean),
+            str(len(one.common) or "mean"), score_text(one.printed_mean), score_text(one.measured_mean),
+            delta_text(delta),
+        )  # fmt: skip
     return table
 
 
-def _tasks_table(one: PrintedLine, means: Aggregates) -> Table:
+def _tasks_table(one: _Line, means: Aggregates) -> Table:
     table = Table(title=f"{one.paper}, {one.table}: {one.model}, {one.setting}")
     table.add_column("task")
     for name in ("printed", "measured", "Δ"):
@@ -186,7 +174,7 @@ def _tasks_table(one: PrintedLine, means: Aggregates) -> Table:
     return table
 
 
-def _notes(suite: Suite, lines: Sequence[PrintedLine], conditions: Sequence[str]) -> Iterator[str]:
+def _notes(suite: Suite, lines: Sequence[_Line], conditions: Sequence[str]) -> Iterator[str]:
     """What both means are over, what they leave out, and how the model was measured."""
     yield f"measured: {conditions[0] if conditions else 'nothing of this suite'}"
     if len(conditions) > 1:

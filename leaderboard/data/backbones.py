@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from harness import paths
 from leaderboard.data.papers import (
@@ -30,11 +30,6 @@ class Backbone:
     """A pretrained encoder that models are made from.
 
     Attributes:
-        slug: Its name in URLs.
-        name: Its display name.
-        family: The family in harness/backbones.
-        size_class: base, medium, large, or nothing.
-        parameters: Their number as printed; None where it is not stated.
         hub_ids: Its names on the hub, the one of today first; none where no release is known.
         models: Finished models made from it, where mteb's cards do not say so.
         printed: The papers' names for it: (model, size class).
@@ -58,11 +53,7 @@ class Backbone:
 
 
 def backbones(folder: Path | None = None) -> dict[str, Backbone]:
-    """The backbones by slug, in the order of `backbones.csv` of `results/reported` (or another folder).
-
-    Raises:
-        RecordError: The file or `models.csv` beside it is missing or malformed.
-    """
+    """The backbones by slug, in the order of `backbones.csv` of `results/reported` (or another folder)."""
     folder = folder or paths.reported_folder()
     return _backbones(folder) if folder else {}
 
@@ -77,16 +68,13 @@ def _backbones(folder: Path) -> dict[str, Backbone]:
     for line, record in csv_lines(path, _FIELDS):
         if record["slug"] in known or not record["name"]:
             raise wrong_line(path, line, "it has no name, or a slug that stands there twice.")
-        known[record["slug"]] = Backbone(
-            slug=record["slug"],
-            name=record["name"],
-            family=record["family"],
-            size_class=record["size_class"],
-            parameters=parameter_count(record["parameters"]),
-            hub_ids=tuple(record["hub_ids"].split()),
-            models=tuple(record["models"].split()),
-            printed=tuple(printed.pop(record["name"], ())),
-        )
+        own: dict[str, Any] = {
+            **record,
+            **{name: tuple(record[name].split()) for name in ("hub_ids", "models")},
+            "parameters": parameter_count(record["parameters"]),
+            "printed": tuple(printed.pop(record["name"], ())),
+        }
+        known[record["slug"]] = Backbone(**own)
     if printed:
         raise wrong_line(path, line, f"no backbone is called {next(iter(printed))!r}, as in models.csv.")
     return known
@@ -131,11 +119,9 @@ def _plain_name(name: str) -> str:
 
 
 def backbones_behind(parents: Mapping[str, str | None], folder: Path | None = None) -> dict[str, Backbone]:
-    """The backbone that each finished model was made from, through the models between them.
+    """The backbone that each finished model was made from, through what each was adapted from.
 
-    Args:
-        parents: What each model was adapted from, by name; the table of backbones goes before it.
-        folder: The papers' folder.
+    The table of backbones goes before what `parents` say.
     """
     made = {model: one for one in backbones(folder).values() for model in one.models}
     behind = {}
@@ -154,11 +140,7 @@ def backbones_behind(parents: Mapping[str, str | None], folder: Path | None = No
 
 
 class Benchmark(NamedTuple):
-    """A recipe on a suite, as a column of numbers.
-
-    `recipe` is as in print, `suite` is in the catalog, `printed` and `metric` are the printed suite and
-    column (the average, if empty).
-    """
+    """A printed recipe, a suite of the catalog, and the printed suite and column (if empty, the average)."""
 
     key: str
     recipe: str
@@ -220,10 +202,8 @@ def printed_scores(
         for row, benchmark in ((row, one) for row in rows for one in BENCHMARKS if one.has(row)):
             backbone = backbone_of(row.backbone, folder)
             known = scores[backbone.slug, benchmark.key] if backbone else []
-            repeated = row.setting == "overview" and any(
-                (one.paper, one.row.value) == (paper.slug, row.value) for one in known
-            )
-            if not repeated:
+            there = {(one.paper, one.row.value) for one in known}
+            if row.setting != "overview" or (paper.slug, row.value) not in there:
                 known.append(PrintedScore(paper=paper.slug, row=row, notes=_notes(row, rows)))
     return dict(scores)
 

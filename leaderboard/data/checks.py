@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.errors import RecordError
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import slug
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 
 Reading = Callable[[str, Path], Sequence[StoredDocument]]
 """Takes a document's name in URLs and its file."""
@@ -52,7 +50,8 @@ def _files(folder: Path) -> Iterator[tuple[Path, str]]:
     """The JSON files of a folder with what changes whenever they do, by name."""
     try:
         with os.scandir(folder) as entries:
-            there = sorted((e for e in entries if _is_one(e.name)), key=lambda entry: entry.name)
+            own = (e for e in entries if e.name.endswith(".json") and not e.name.startswith("."))
+            there = sorted(own, key=lambda entry: entry.name)
     except OSError:
         return
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
@@ -62,10 +61,6 @@ def _files(folder: Path) -> Iterator[tuple[Path, str]]:
         except OSError:
             continue
         yield Path(entry.path), f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
-
-
-def _is_one(name: str) -> bool:
-    return name.endswith(".json") and not name.startswith(".")
 
 
 log = logging.getLogger(__name__)
@@ -92,20 +87,9 @@ class Mean:
 class CheckSummary:
     """What lists show of a check.
 
-    Attributes:
-        name: Of the check in URLs.
-        id: Its own, which it shares with others of the same two models.
-        when: ISO time.
-        line: The name of its model line in URLs.
-        baseline: The name of the baseline, or of the model where it has none.
-        named: Whether it is a named baseline.
-        candidate: The name of the model that is judged.
-        artifacts: Its ArtifactKeys.
-        suites: As they were asked for.
-        recipe: How both were trained; empty where nothing was.
-        overall: The verdict.
-        means: One for each suite.
-        verdicts: How many tasks have each verdict; those that none has are left out.
+    `name` is its own in URLs, `line` that of its model line; `id` is shared by checks of the same two models.
+    `baseline` is the name of the baseline, or of the model where it is not `named`; `artifacts` are the
+    candidate's. `verdicts` counts the tasks of each verdict.
     """
 
     name: str
@@ -149,8 +133,6 @@ def _read(name: str, path: Path) -> list[StoredDocument]:
 @cache
 def adapter() -> TypeAdapter[Check]:
     """Reads and writes checks, and sees that each field holds what it should."""
-    from pydantic import TypeAdapter
-
     return TypeAdapter(Check)
 
 
@@ -182,13 +164,6 @@ def line_of(check: Check) -> str:
 
 def judged(name: str, written: str, facts: Mapping[str, Any]) -> CheckSummary:
     """What lists show of a check, as the index holds it."""
-    return CheckSummary(
-        name=name,
-        when=written,
-        **{
-            **facts,
-            "artifacts": tuple(facts["artifacts"]),
-            "suites": tuple(facts["suites"]),
-            "means": tuple(Mean(**mean) for mean in facts["means"]),
-        },
-    )
+    own = {"artifacts": tuple(facts["artifacts"]), "suites": tuple(facts["suites"])}
+    means = tuple(Mean(**mean) for mean in facts["means"])
+    return CheckSummary(name=name, when=written, **{**facts, **own, "means": means})

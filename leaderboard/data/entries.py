@@ -117,16 +117,9 @@ class Outcome:
     """One task's outcome.
 
     Attributes:
-        task: Its name.
-        type: Its type; empty where nobody knows it.
-        metric: Name of the main metric; empty likewise.
-        status: "done" or "failed".
-        value: Its main score.
         data: Revision or content hash of its data; empty where nothing proves one.
-        raw: Main scores by split and subset.
         numbers: By the name of a convention, where a recipe trained for the task.
         key: The EvaluationKey of a record.
-        written: When, ISO 8601.
         document: The whole of it as JSON.
         trained_on: How many of the task's texts the model was trained on; None where nobody counted.
     """
@@ -203,15 +196,7 @@ class NewEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredDocument:
-    """A document that is shown as it is: a check, or the state of a watch.
-
-    Attributes:
-        kind: Which of these.
-        name: In URLs; unique among its kind.
-        written: When, ISO 8601.
-        facts: What lists show of it.
-        document: The whole of it as JSON.
-    """
+    """A check or the state of a watch: its name in URLs, what lists show of it, and the whole as JSON."""
 
     kind: Literal["check", "watch"]
     name: str

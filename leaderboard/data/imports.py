@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 from harness import catalog
 from harness.imported import Imported
 from harness.store import Store
+from harness.types import Offer
 from leaderboard.data.entries import TRUST, NewEntry
 from leaderboard.data.suites import REASONS, Scope, revisions, same_texts
 from leaderboard.data.tables import Row, Tables, entry_row, permanent
@@ -148,10 +149,8 @@ def _put(tables: Tables, name: str, kinds: Mapping[str, str], rows: Sequence[tup
 
 def _put_results(tables: Tables) -> None:
     """One result for each file; of a model's revisions that of the main one, else of the newest mteb."""
-    offers = [
-        offer for suite in catalog.suites().values() for offer in suite.offers() if offer.kind == "task"
-    ]
-    known = {one.name: (one.name, one.facts["type"], one.facts["metric"]) for one in offers}
+    known = {one.name: (one.name, one.facts["type"], one.facts["metric"]) for one in _offers()
+             if one.kind == "task"}  # fmt: skip
     _put(tables, "kinds", {"task": "VARCHAR", "type": "VARCHAR", "metric": "VARCHAR"}, list(known.values()))
     versions = [str(row["version"]) for row in tables.rows("SELECT DISTINCT version FROM files")]
     ordered = sorted({parsed for text in versions if (parsed := _version(text)) is not None})
@@ -179,6 +178,10 @@ def _put_results(tables: Tables) -> None:
         """UPDATE entries SET tasks = c.n FROM (SELECT joined, count(*) AS n FROM chosen GROUP BY joined) c
            WHERE entries.id = c.joined"""
     )
+
+
+def _offers() -> list[Offer]:
+    return [offer for suite in catalog.suites().values() for offer in suite.offers()]
 
 
 def _version(text: str) -> Version | None:
@@ -255,17 +258,8 @@ def trained_on(
 ) -> list[list[str] | None]:
     """What each entry of an import was trained on, sorted; None where that is unknown.
 
-    As in mteb: to what the card of an entry declares come the training data of the model that it was
-    adapted from, and of that model's own, and so on; and then every task that is similar to one of
-    these. A card that declares nothing leaves its entry unknown, whatever is known of the model it
-    was adapted from; and what stands behind such a model is not followed. A card that declares an
-    empty list says that there was nothing, and takes over what there is behind it.
-
-    Of a model that others were adapted from all cards of the import count, whatever their revision.
-
-    Args:
-        entries: All entries of one import.
-        similar: The names that are similar to a name; None for what the suites' tasks say.
+    As in mteb: what its card declares, and the cards of all that it was adapted from, with every task that is
+    similar to one of these. A card that declares nothing leaves its entry unknown, and is not followed.
     """
     groups = similar_tasks() if similar is None else similar
     cards: defaultdict[str, list[Card]] = defaultdict(list)
@@ -276,9 +270,8 @@ def trained_on(
 
 def similar_tasks() -> dict[str, frozenset[str]]:
     """The names that are similar to a name, by the suites' tasks."""
-    offers = (offer for suite in catalog.suites().values() for offer in suite.offers())
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for offer in offers:
+    for offer in _offers():
         for other in offer.facts.get("similar", ()):
             found[offer.name].add(other)
             found[other].add(offer.name)

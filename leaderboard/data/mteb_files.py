@@ -39,7 +39,7 @@ class Unreadable(Exception):
 
 
 class Content(NamedTuple):
-    """The facts of one file: `problem` says why it gives no scores, `seconds` is their evaluation time."""
+    """The facts of one file: `problem` says why it gives no scores, `seconds` are of their evaluation."""
 
     problem: str = ""
     task: str | None = None
@@ -208,21 +208,11 @@ def _utf8(text: str) -> str:
 # Files from before mteb 1.11
 
 _NEW_NAMES = {
-    "NorwegianParliament": "NorwegianParliamentClassification",
-    "CMedQAv2": "CMedQAv2-reranking",
-    "CMedQAv1": "CMedQAv1-reranking",
-    "8TagsClustering": "EightTagsClustering",
-    "PPC": "PpcPC",
-}
+    "NorwegianParliament": "NorwegianParliamentClassification", "CMedQAv2": "CMedQAv2-reranking",
+    "CMedQAv1": "CMedQAv1-reranking", "8TagsClustering": "EightTagsClustering", "PPC": "PpcPC",
+}  # fmt: skip
 _REMOVED_TASKS = {f"Scala{language}Classification": "accuracy" for language in ("Nb", "Nn", "Da", "Sv")}
-_PREFIXES = {
-    "cos_sim": "cosine",
-    "manhattan": "manhattan",
-    "euclidean": "euclidean",
-    "dot": "dot",
-    "max": "max",
-    "similarity": "similarity",
-}
+_PREFIXES = {"cos_sim": "cosine", **{n: n for n in ("manhattan", "euclidean", "dot", "max", "similarity")}}
 """Tables of metrics, and how the names of these metrics begin today."""
 _NOT_SPLITS = ("mteb_dataset_name", "dataset_revision", "mteb_version")
 _NOT_SUBSETS = {"v_measures", "cos_sim", "euclidean", "manhattan", "dot", "max"}
@@ -368,33 +358,21 @@ def _settings(value: Any) -> str | None:
     return text if 0 < len(text) <= _TEXT_LENGTH else None
 
 
+_SAME_NAME: dict[str, Callable[[Any], Any]] = {
+    "release_date": _date, "n_parameters": _count, "n_embedding_parameters": _count,
+    "n_active_parameters_override": _count, "memory_usage_mb": _positive, "max_tokens": _count,
+    "embed_dim": _count, "license": _text, "open_weights": _flag, "adapted_from": _model,
+    "superseded_by": _model, "training_datasets": _names, "public_training_data": _flag_or_link,
+    "public_training_code": _flag_or_link, "use_instructions": _flag, "similarity_fn_name": _text,
+    "languages": _languages, "framework": _some_names, "modalities": _some_names,
+    "model_type": _some_names, "reference": _link, "is_cross_encoder": _flag,
+}  # fmt: skip
 FACTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "card_name": ("name", _text),
-    "release_date": ("release_date", _date),
-    "n_parameters": ("n_parameters", _count),
-    "n_embedding_parameters": ("n_embedding_parameters", _count),
-    "n_active_parameters_override": ("n_active_parameters_override", _count),
-    "memory_usage_mb": ("memory_usage_mb", _positive),
-    "max_tokens": ("max_tokens", _count),
+    **{name: (name, read) for name, read in _SAME_NAME.items()},
     "tokens_unlimited": ("max_tokens", _infinite),
-    "embed_dim": ("embed_dim", _count),
-    "license": ("license", _text),
-    "open_weights": ("open_weights", _flag),
-    "adapted_from": ("adapted_from", _model),
-    "superseded_by": ("superseded_by", _model),
-    "training_datasets": ("training_datasets", _names),
-    "public_training_data": ("public_training_data", _flag_or_link),
     "training_data_link": ("public_training_data", _link),
-    "public_training_code": ("public_training_code", _flag_or_link),
     "training_code_link": ("public_training_code", _link),
-    "use_instructions": ("use_instructions", _flag),
-    "similarity_fn_name": ("similarity_fn_name", _text),
-    "languages": ("languages", _languages),
-    "framework": ("framework", _some_names),
-    "modalities": ("modalities", _some_names),
-    "model_type": ("model_type", _some_names),
-    "reference": ("reference", _link),
-    "is_cross_encoder": ("is_cross_encoder", _flag),
     "experiment_settings": ("experiment_kwargs", _settings),
 }
 """Facts by name: the field of the card, and how it is read."""

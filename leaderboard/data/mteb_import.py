@@ -98,7 +98,7 @@ Archives give all files one time of modification, so the inode's time counts too
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ImportResult:
     """What an import did: its tables were written if `changed`; numbers of files."""
 
     imported: Imported
@@ -110,16 +110,10 @@ class Outcome:
 
 def import_results(
     path: Path, results: Path, *, workers: int | None = None, progress: Progress | None = None
-) -> Outcome:
-    """Import a checkout of the repository into a results folder, or refresh the import there.
+) -> ImportResult:
+    """Import a checkout of the repository, or its `results` folder; or refresh the import there.
 
     The former import is valid until the last step, so one that was stopped is simply run again.
-
-    Args:
-        path: The checkout, or its `results` folder.
-        results: The results folder.
-        workers: Processes that read files; one for each core by default.
-        progress: Is called as files are read.
 
     Raises:
         UsageError: There are no results at `path`, or another import is at work.
@@ -145,20 +139,17 @@ def import_results(
         if former is not None and (former.stamp.get("versions") != versions or not former.whole()):
             former = None
         facts = {"commit": commit_of(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
-        if former is not None and former.stamp.get("scan") == facts["scan"] and not _to_retry(former):
+        retry = former and any(one.startswith(_TRANSIENT) for one in former.counts.get("problems", {}))
+        if former is not None and former.stamp.get("scan") == facts["scan"] and not retry:
             return _unchanged(former, facts, read=0, total=len(files))
         parse = partial(_parse, root, workers, progress or (lambda done, total: None))
         return _refresh(folder, files, _former(former), facts, parse)
 
 
-def _to_retry(former: Imported) -> bool:
-    return any(problem.startswith(_TRANSIENT) for problem in former.counts.get("problems", {}))
-
-
-def _unchanged(former: Imported, facts: Mapping[str, Any], *, read: int, total: int) -> Outcome:
+def _unchanged(former: Imported, facts: Mapping[str, Any], *, read: int, total: int) -> ImportResult:
     if former.stamp.get("commit") != facts["commit"]:
         former = former.restamp({"commit": facts["commit"]})
-    return Outcome(imported=former, changed=False, read=read, unchanged=total - read, removed=0)
+    return ImportResult(imported=former, changed=False, read=read, unchanged=total - read, removed=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +200,7 @@ def _refresh(
     former: _Former,
     facts: Mapping[str, Any],
     parse: Callable[[Sequence[str]], _Read],
-) -> Outcome:
+) -> ImportResult:
     """Read the files that are new or changed, and write the tables if that changes them."""
     columns = [former.files[name].to_pylist() for name in (*_STAT, "problem")]
     rows = {path: (row, then) for row, (path, *then) in enumerate(zip(*columns, strict=True))}
@@ -229,7 +220,7 @@ def _refresh(
         return _unchanged(former.imported, facts, read=len(read), total=len(files))
     new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
     tables, counts = _tables(_table([*new, *bad], _FILES), same, now, former)
-    return Outcome(
+    return ImportResult(
         imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
         changed=True,
         read=len(read),
@@ -250,11 +241,7 @@ def _tables(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tables by name, and the facts of the stamp: those of a new import of the same files.
 
-    Args:
-        new: The files that were read now, in order, and the bad ones.
-        same: The rows of the unchanged files in the former import.
-        now: What was read now.
-        former: The former import.
+    `new` are the files that were read now, in order, and the bad ones; `same` the rows of the unchanged ones.
     """
     starts = np.cumsum([0, *new["rows"].to_pylist(), *former.files["rows"].to_pylist()])[:-1]
     starts = np.concatenate([starts[: new.num_rows], starts[new.num_rows :][same]])
@@ -309,7 +296,8 @@ def _encoded(table: pa.Table) -> pa.Table:
 
 
 def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mapping[str, Any]]) -> pa.Table:
-    names = _model_names(cards)
+    named = [(folder.partition("/")[0], cards[folder]["card_name"]) for folder in sorted(cards)]
+    names = {model: n for model, n in named if n and n.replace("/", "__").replace(" ", "_") == model}
     stat = list(zip(*(files[name].to_pylist() for name in (*_STAT, "problem")), strict=True))
     rows, tasks = files["rows"].to_numpy(), files["task"].is_valid().to_numpy()
     entry = files["entry"].drop_null().to_numpy()
@@ -332,14 +320,6 @@ def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mappin
             }
         )
     return pa.Table.from_pylist(entries, schema=SCHEMA)
-
-
-def _model_names(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The names of models by folder, where the folder of a card is that of its name."""
-    named = [(folder.partition("/")[0], cards[folder]["card_name"]) for folder in sorted(cards)]
-    return {
-        model: name for model, name in named if name and name.replace("/", "__").replace(" ", "_") == model
-    }
 
 
 def trust_of(revision: str) -> str:
@@ -419,8 +399,7 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
 
 def mteb_tasks() -> Tasks:
     """The tasks of mteb and their metrics, from the catalog."""
-    suite = catalog.suites().get("mteb")
-    offers = suite.offers() if suite else ()
+    offers = suite.offers() if (suite := catalog.suites().get("mteb")) else ()
     return tasks_by_name({offer.name: offer.facts["metric"] for offer in offers if offer.kind == "task"})
 
 
@@ -428,21 +407,14 @@ def mteb_tasks() -> Tasks:
 
 
 def scan(root: Path) -> list[File]:
-    """Every JSON file below the results, sorted by path; links are not followed.
-
-    Results lie at <model>/<revision>/<Task>.json and
-    <model>/<revision>/experiments/<name>/<Task>.json.
-    """
+    """Every JSON file of <model>/<revision> and of its experiments/<name>; links are not followed."""
     files: list[File] = []
     for model in _list(root, "", files, results=False):
         for revision in _list(root, model, files, results=False):
             for inner in _list(root, revision, files, results=True):
-                strays = [inner]
-                if inner.endswith("/experiments"):
-                    experiments = _list(root, inner, files, results=False)
-                    strays = [
-                        folder for one in experiments for folder in _list(root, one, files, results=True)
-                    ]
+                below = _list(root, inner, files, results=False) if inner.endswith("/experiments") else None
+                strays = [f for one in below or () for f in _list(root, one, files, results=True)]
+                strays = [inner] if below is None else strays
                 files += [(stray, 0, 0, 0, "a folder where none belongs") for stray in strays]
     return sorted(files)
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.catalog import open_suite
 from harness.errors import RecordError
@@ -182,8 +182,7 @@ _PRESENT = {"": (False, False), "yes": (False, True), "no": (True, True)}
 """Which of `recomputed` and `recomputed_as` are there, by `follows`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrintedName:
+class _PrintedName(NamedTuple):
     """What a model's printed name stands for; `hub_id` where the release is beyond doubt."""
 
     backbone: str
@@ -192,11 +191,7 @@ class PrintedName:
 
 
 def papers(folder: Path) -> dict[str, Paper]:
-    """The papers of a folder by slug, in the order of its `papers.toml`.
-
-    Raises:
-        RecordError: A file is missing or malformed.
-    """
+    """The papers of a folder by slug, in the order of its `papers.toml`, or a RecordError."""
     path = folder / "papers.toml"
     try:
         described = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -208,13 +203,9 @@ def papers(folder: Path) -> dict[str, Paper]:
     return {slug: _paper(folder, slug, facts, names) for slug, facts in described.items()}
 
 
-def printed_names(folder: Path) -> dict[tuple[str, str], PrintedName]:
-    """What the papers' names of models stand for, by name and size class: `models.csv`.
-
-    Raises:
-        RecordError: The file is missing or malformed.
-    """
-    names: dict[tuple[str, str], PrintedName] = {}
+def printed_names(folder: Path) -> dict[tuple[str, str], _PrintedName]:
+    """What the papers' names of models stand for, by name and size class: `models.csv`."""
+    names: dict[tuple[str, str], _PrintedName] = {}
     path = folder / "models.csv"
     for line, record in csv_lines(path, _MODEL_FIELDS):
         key = (record.pop("model"), record.pop("size_class"))
@@ -222,16 +213,12 @@ def printed_names(folder: Path) -> dict[tuple[str, str], PrintedName]:
             raise wrong_line(path, line, "it names no model or no backbone.")
         if key in names:
             raise wrong_line(path, line, f"{' '.join(key).strip()} stands there twice.")
-        names[key] = PrintedName(**record)
+        names[key] = _PrintedName(**record)
     return names
 
 
 def csv_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """A CSV file's records with their line numbers.
-
-    Raises:
-        RecordError: The file cannot be read, or has other columns.
-    """
+    """A CSV file's records with their line numbers, or a RecordError."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             lines = csv.reader(file, strict=True)
@@ -255,7 +242,7 @@ def wrong_line(path: Path, line: int, what: str, hint: str | None = None) -> Rec
     return RecordError(f"{path}, line {line}: {what}", hint=hint)
 
 
-def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], PrintedName]) -> Paper:
+def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], _PrintedName]) -> Paper:
     for name, kind in _PAPER_FIELDS.items():
         if not isinstance(facts, dict) or not isinstance(facts.get(name), kind):
             raise RecordError(f"{folder / 'papers.toml'}: {slug} has no {name}, or not as {kind.__name__}.")
@@ -266,7 +253,7 @@ def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], 
         if problem := _problem(record, facts):
             raise wrong_line(path, line, problem)
         own = record["model"], record["size_class"]
-        known = names.get(own, PrintedName(backbone=" ".join(own).strip()))
+        known = names.get(own, _PrintedName(backbone=" ".join(own).strip()))
         rows[record["table"]].append(PaperValue(**record, backbone=known.backbone, hub_id=known.hub_id))
     if empty := [name for name in captions if not rows[name]]:
         raise RecordError(f"{path} has nothing of table {empty[0]}.")
@@ -306,32 +293,20 @@ def number_problem(record: Mapping[str, str]) -> str:
 OVER_TYPES = "mean over types"
 OVER_TASKS = "mean over tasks (types weighted by their number of tasks)"
 
-SUITES: Mapping[str, str] = MappingProxyType(
-    {"MTEB(eng, v1)": "mteb-v1", "MTEB(eng, v2)": "mteb", "GLUE dev": "glue", "BEIR": "beir"}
-)
+SUITES: Mapping[str, str] = {
+    "MTEB(eng, v1)": "mteb-v1", "MTEB(eng, v2)": "mteb", "GLUE dev": "glue", "BEIR": "beir"
+}  # fmt: skip
 """A printed suite's name in the catalog."""
 
-TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "Class.": "Classification",
-        "Clust.": "Clustering",
-        "PairClass.": "PairClassification",
-        "Rerank.": "Reranking",
-        "Retriev.": "Retrieval",
-        "STS": "STS",
-        "Summ.": "Summarization",
-    }
-)
+TYPES: Mapping[str, str] = {
+    "Class.": "Classification", "Clust.": "Clustering", "PairClass.": "PairClassification",
+    "Rerank.": "Reranking", "Retriev.": "Retrieval", "STS": "STS", "Summ.": "Summarization",
+}  # fmt: skip
 """MTEB's types as the papers print them."""
 
 
 def means(suite: str, values: Mapping[str, float | None]) -> dict[str, float]:
-    """The means of a row of scores, by what they are over; empty unless every part is there.
-
-    Args:
-        suite: The suite as printed.
-        values: Scores by type for MTEB and by task for GLUE and BEIR, in the papers' spelling.
-    """
+    """The means of a row of scores by what they are over, by type for MTEB; empty unless all is there."""
     if suite not in SUITES:
         return {}
     counts = counts_by_type(suite)

@@ -8,6 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import duckdb
@@ -92,7 +93,6 @@ class Queries:
         self.suites = index.suites
         self.scope_ids = index.scope_ids
         self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
-        self._scope_columns: dict[tuple[str, str], list[list[int]]] = {}
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
         found = index.snapshot
         self._snapshot = found if found and found.version == version else None
@@ -238,19 +238,17 @@ class Queries:
 
     def kinds(self) -> frozenset[str]:
         """The kinds of documents that are there: "check", "watch"."""
-        rows = self._rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
-        return frozenset(kind for (kind,) in rows)
+        return frozenset(
+            kind for (kind,) in self._rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
+        )
 
     def suite_scores(
         self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
     ) -> SuiteScores:
-        """A suite with all its entries.
+        """A suite with all its entries, by a convention; by the first one, if any, where it has no name.
 
-        Args:
-            site_suite: The suite.
-            convention: The name of a convention; empty for the first one, if there is any.
-            pinned: Whether only scores on the pinned revisions of the data count.
-            revisions: Whether each revision of an imported model has a row of its own.
+        With `pinned` only scores on the pinned revisions of the data count; with `revisions` each revision
+        of an imported model has a row of its own.
         """
         key = (site_suite.slug, convention, pinned, revisions)
         found = self._suite_scores.get(key)
@@ -277,15 +275,14 @@ class Queries:
     ) -> SuiteScores:
         convention = convention or views(site_suite.suite)[0]
         columns = self.scope_columns(site_suite, convention)
-        wholes = [
-            self.scope_ids[scope.form] if (scope := whole_scope(column)) else 0
-            for column in site_suite.suite.columns
-        ]
-        scopes = list(
-            dict.fromkeys(number for column in [*columns, filter(None, wholes)] for number in column)
-        )
+        every = [whole_scope(column) for column in site_suite.suite.columns]
+        wholes = [self.scope_ids[scope.form] if scope else 0 for scope in every]
+        scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
-        stored = self._stored(scopes, entries)
+        if entries is None:
+            stored = self._columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
+        else:
+            stored = self._columns_of({one.id for entry in entries for one in (entry, *self.members(entry))})
         ids = None if entries is None else [entry.id for entry in entries]
         averages = {
             entry: document
@@ -305,27 +302,12 @@ class Queries:
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
             pinned=pinned,
             wholes=[place.get(number) for number in wholes],
-            model_revisions=self._model_revisions,
         )
 
     def scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
         """The numbers of the scopes of each column of a suite."""
-        key = (site_suite.slug, convention)
-        if key not in self._scope_columns:
-            columns = site_suite.scopes(convention)
-            self._scope_columns[key] = [[self.scope_ids[one.form] for one in column] for column in columns]
-        return self._scope_columns[key]
-
-    @cached_property
-    def _model_revisions(self) -> dict[int, str]:
-        return {one.id: one.revision for some in self._members.values() for one in some if one.revision}
-
-    def _stored(self, scopes: Sequence[int], entries: Sequence[Entry] | None) -> dict[str, Any]:
-        """The scores of some scopes by column; of some entries every score, and those of their members."""
-        if entries is None:
-            return self._columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
-        ids = sorted({one.id for entry in entries for one in (entry, *self.members(entry))})
-        return self._columns_of(tuple(ids))
+        columns = site_suite.scopes(convention)
+        return [[self.scope_ids[one.form] for one in column] for column in columns]
 
     def _columns(self, wanted: str) -> dict[str, Any]:
         found: dict[str, Any] = self._execute(
@@ -336,8 +318,9 @@ class Queries:
         ).fetchnumpy()
         return found
 
-    def _columns_of(self, ids: tuple[int, ...]) -> dict[str, Any]:
+    def _columns_of(self, entries: set[int]) -> dict[str, Any]:
         """Every score of some entries, cached: a page asks for them suite by suite."""
+        ids = tuple(sorted(entries))
         if ids not in self._stored_of:
             self._stored_of[ids] = self._columns(f"entry IN ({', '.join(map(str, ids)) or 'NULL'})")
             while len(self._stored_of) > 4:
@@ -363,9 +346,7 @@ class Queries:
 
     def averages(self, entries: Sequence[int] | None = None) -> list[tuple[int, str, str, Mapping[str, Any]]]:
         """Known means of some entries, or of all: entry, suite, convention and document."""
-        rows = self._averages
-        some = None if entries is None else set(entries)
-        return [row for row in rows if some is None or row[0] in some]
+        return [row for row in self._averages if entries is None or row[0] in entries]
 
     @cached_property
     def _averages(self) -> list[tuple[int, str, str, Mapping[str, Any]]]:
@@ -423,9 +404,8 @@ class Queries:
 
     def _numbers(self, entries: set[int]) -> dict[int, tuple[str, int]]:
         """The source and the row of imported entries."""
-        rows = self._rows(
-            "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))", list(entries)
-        )
+        sql = "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))"
+        rows = self._rows(sql, list(entries))
         return {number: (source, row) for number, source, row in rows}
 
     def source_file(self, result: Result) -> str:
@@ -449,11 +429,8 @@ class Queries:
 
     def result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
         """The whole records of some results by number; imported ones are left out."""
-        rows = self._rows(
-            """SELECT name, document FROM documents
-               WHERE kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))""",
-            [str(number) for number in ids],
-        )
+        fits = "kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))"
+        rows = self._rows(f"SELECT name, document FROM documents WHERE {fits}", [str(one) for one in ids])
         return {int(name): json.loads(document) for name, document in rows}
 
     def result_document(self, number: int) -> Any:
@@ -463,18 +440,14 @@ class Queries:
 
     def newest(self, count: int) -> list[tuple[Result, Entry]]:
         """The records that were written last, with their entries."""
-        rows = self._rows(
-            f"""SELECT {_RESULT} FROM results WHERE written IS NOT NULL AND key IS NOT NULL
-                ORDER BY written DESC, id DESC LIMIT ?""",
-            count,
-        )
+        fits = "written IS NOT NULL AND key IS NOT NULL ORDER BY written DESC, id DESC LIMIT ?"
+        rows = self._rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
         return [(row, self.entries[row.entry]) for row in map(Result._make, rows)]
 
     def facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
-        found: Mapping[str, Any] = json.loads(
-            self._rows("SELECT facts FROM entries WHERE id = ?", entry.id)[0][0]
-        )
+        rows = self._rows("SELECT facts FROM entries WHERE id = ?", entry.id)
+        found: Mapping[str, Any] = json.loads(rows[0][0])
         return found
 
 

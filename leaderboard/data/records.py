@@ -56,11 +56,8 @@ def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
                 facts = path.stat()
             except OSError:
                 continue
-            digest.update(
-                repr((str(path.relative_to(folder.parent)), facts.st_size, facts.st_mtime_ns)).encode(
-                    "utf-8", "replace"
-                )
-            )
+            own = (str(path.relative_to(folder.parent)), facts.st_size, facts.st_mtime_ns)
+            digest.update(repr(own).encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
@@ -68,26 +65,20 @@ def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> 
     records: dict[tuple[str, str], tuple[Record, Path]] = {}
     for store, folder in places:
         for path in sorted(folder.glob("*/*.json")):
-            record = _record(store, path)
-            if record is not None and record.purpose == "final" and _goes_before(record, records):
+            try:
+                record = store.read(path)
+            except RecordError as error:
+                log.warning("%s It is left out.", error.message)
+                continue
+            if record is None or record.purpose != "final":
+                continue
+            known = records.get((record.key, weights_of(record)))
+            if known is None or (record.status == "done" and known[0].status == "failed"):
                 records[record.key, weights_of(record)] = (record, path)
     grouped: dict[str, list[tuple[Record, Path]]] = {}
     for record, path in records.values():
         grouped.setdefault(record.model.artifact, []).append((record, path))
     return [entry for group in grouped.values() for entry in _entries_by_weights(group, learnt)]
-
-
-def _record(store: Store, path: Path) -> Record | None:
-    try:
-        return store.read(path)
-    except RecordError as error:
-        log.warning("%s It is left out.", error.message)
-        return None
-
-
-def _goes_before(record: Record, there: Mapping[tuple[str, str], tuple[Record, Path]]) -> bool:
-    known = there.get((record.key, weights_of(record)))
-    return known is None or (record.status == "done" and known[0].status == "failed")
 
 
 def _entries_by_weights(
@@ -132,25 +123,20 @@ def _with_shared(
     treatments: Mapping[str, tuple[Condition, list[tuple[Record, Path]]]],
 ) -> Iterator[tuple[Condition, list[tuple[Record, Path]]]]:
     """Treatments with their records: tasks that start from nothing belong to every start of a recipe."""
+    starts = [t for t, _ in treatments.values() if isinstance(t, RecipeCondition) and t.start is not None]
     for treatment, members in treatments.values():
-        if isinstance(treatment, RecipeCondition):
-            if treatment.start is None and any(
-                isinstance(t, RecipeCondition) and t.start is not None and replace(t, start=None) == treatment
-                for t, _ in treatments.values()
-            ):
-                continue
-            if treatment.start is not None:
-                shared = treatments.get(_form(replace(treatment, start=None)))
-                yield treatment, [*members, *(shared[1] if shared else ())]
-                continue
-        yield treatment, members
+        if isinstance(treatment, RecipeCondition) and treatment.start is not None:
+            shared = treatments.get(_form(replace(treatment, start=None)), (treatment, []))[1]
+            yield treatment, [*members, *shared]
+        elif treatment not in [replace(t, start=None) for t in starts]:
+            yield treatment, members
 
 
 def _entry(
     treatment: Condition, text: str, members: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
 ) -> NewEntry:
     newest = max((record for record, _ in members), key=_written)
-    trained = isinstance(treatment, RecipeCondition)
+    trained, lineage = isinstance(treatment, RecipeCondition), newest.lineage
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
     numbers, averages = _standings(treatment, members, learnt) if trained else ({}, [])
     return NewEntry(
@@ -161,30 +147,27 @@ def _entry(
         treatment=text,
         revision=newest.model.revision,
         artifact=newest.model.artifact,
-        recipe=_recipe(treatment, newest),
+        recipe=treatment.recipe
+        if isinstance(treatment, RecipeCondition)
+        else lineage.name
+        if lineage
+        else None,
         output="label" if trained else str(encoding.get("output", "vector")),
         parameters=newest.model.parameters,
         dimension=newest.model.dimension,
         max_tokens=encoding.get("max_length"),
-        open_weights=None,
-        adapted_from=newest.lineage.parents[0].name if newest.lineage and newest.lineage.parents else None,
-        lineage=newest.lineage,
+        adapted_from=lineage.parents[0].name if lineage and lineage.parents else None,
+        lineage=lineage,
         facts={"treatment": condition_json(treatment), "weights": newest.model.weights},
         outcomes=[_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
         averages=averages,
     )
 
 
-def _recipe(treatment: Condition, record: Record) -> str | None:
-    """The recipe behind scores: the one that trained for the tasks, else the one that made the model."""
-    if isinstance(treatment, RecipeCondition):
-        return treatment.recipe
-    return record.lineage.name if record.lineage else None
-
-
 def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
     data = record.identity.get("data")
     data = data if isinstance(data, Mapping) else {}
+    texts = record.provenance.get("texts_trained_on")
     return Outcome(
         task=record.task.name,
         type=record.task.type,
@@ -196,14 +179,9 @@ def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
         numbers=numbers,
         key=record.key,
         written=_written(record),
-        trained_on=_texts_trained_on(record),
+        trained_on=texts if isinstance(texts, int) else None,
         document=record.to_json(),
     )
-
-
-def _texts_trained_on(record: Record) -> int | None:
-    found = record.provenance.get("texts_trained_on")
-    return found if isinstance(found, int) else None
 
 
 def _standings(
@@ -218,16 +196,13 @@ def _standings(
         records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
         for view, convention in one.suite.conventions.items():
             found = TrainedResult.of(one.suite, records, convention, lambda r: _examples(r, places))
-            _collect(found, view, numbers)
+            for row in found.rows:
+                if row.record is not None:
+                    low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
+                    number = Number(value=row.number, low=low, high=high)
+                    numbers.setdefault(row.task, {})[view] = number
             averages.append((one.slug, view, json.dumps(_average(found))))
     return numbers, averages
-
-
-def _collect(found: TrainedResult, view: str, numbers: dict[str, dict[str, Number]]) -> None:
-    for row in found.rows:
-        if row.record is not None:
-            low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-            numbers.setdefault(row.task, {})[view] = Number(value=row.number, low=low, high=high)
 
 
 def _average(found: TrainedResult) -> dict[str, Any]:

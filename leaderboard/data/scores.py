@@ -18,11 +18,8 @@ from leaderboard.data.suites import REASONS, SiteSuite
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-LEVEL = 0.95
-"""Of the intervals that make ties."""
-
 FEWEST = 6
-"""Tasks from which on they count as a sample of such tasks."""
+"""Tasks from which on an interval over tasks can say that two models are level."""
 
 BYTES = 80
 """Of the numbers of a cell."""
@@ -33,10 +30,9 @@ NONE = REASONS.index("none")
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """One mean of every entry: (entries,) each.
+    """One mean of every entry, over those `count` of `expected` columns (or types) that count; else NaN.
 
-    `count` of `expected` columns (or types) count; the value is over those, NaN where there are none.
-    `deviations` are standard deviations over the seeds of a training, NaN for what has no seeds.
+    `deviations` are those over the seeds of a training, NaN for what has no seeds.
     """
 
     over: str
@@ -69,12 +65,9 @@ class UntouchedMeans(SuiteMeans):
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Ranks of the entries that have every column; 0 for others.
+    """Ranks of the entries that have every column: 0 and NaN for others; those that are level share a place.
 
-    Attributes:
-        place: 1 for the first; entries that cannot be told apart share one.
-        borda: Points: for each column, the number of entries that are worse, ties half.
-        mean_rank: The mean of an entry's ranks in the columns; NaN for others.
+    `borda` is for each column the number of entries that are worse, ties half.
     """
 
     place: Ints
@@ -84,32 +77,20 @@ class Ranks:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuiteScores:
-    """A suite under one convention.
+    """A suite under one convention: arrays of (entries, columns), and means.
 
     Attributes:
-        site_suite: The suite.
-        convention: The convention's name; empty for the main score.
-        entries: One for each row.
-        values: (entries, columns), shares of 1; NaN where nothing is known.
-        low: Likewise, of the 95 % interval.
-        high: Likewise.
-        reasons: (entries, columns), places in REASONS.
-        results: (entries, columns), the result that a cell leads to; 0 for none or several.
-        counted: (entries, columns), whether a value counts in means.
-        deviations: (entries, columns), standard deviations over seeds; NaN for what has none.
-        seeds: (entries, columns), of entries over several seeds, how many of these have a score.
-        trained_on: (entries, columns), how many texts of the column's tasks are in the training data.
-        by_type: The means within each type.
-        over_tasks: The mean over columns.
-        over_types: The mean of the types' means.
+        values: Shares of 1, NaN where nothing is known; `low` and `high` are the 95 % interval.
+        reasons: Places in REASONS.
+        results: The result that a cell leads to; 0 for none or several.
+        counted: Whether a value counts in means.
+        deviations: Over seeds, of which `seeds` have a score.
+        trained_on: How many texts of the column's tasks are in the training data.
         averages: What else is known of a row's means: the interval of a trained one, or what a paper
             prints (leaderboard.data.paper_rows).
         by_seed: The values of each seed, (seeds, columns), by the rows that stand for several.
-        pinned: Whether only scores on the pinned revisions of the data count.
-        sources: (entries, columns), the entry whose own result a cell shows: of several revisions of a model,
-            one; 0 for none or several.
+        sources: The entry whose own result a cell shows: of several revisions of a model, one.
         data: The revision of the data by row and column, where it is not the pinned one.
-        model_revisions: The revision of each entry that is one of several of a model, by its number.
     """
 
     site_suite: SiteSuite
@@ -132,7 +113,6 @@ class SuiteScores:
     pinned: bool = False
     sources: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     data: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    model_revisions: Mapping[int, str] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -154,28 +134,18 @@ class SuiteScores:
     def one_for_each_model(self, rows: Iterable[int], count: Ints | None = None) -> list[int]:
         """Of some rows the one of each model with the most columns, then the best known revision.
 
-        A paper's row stands for itself. `count` has the columns of each row, (entries,); None for
-        all columns of the suite.
+        A paper's row stands for itself.
         """
         counts = self.over_tasks.count if count is None else count
-
-        def weight(row: int) -> tuple[Any, ...]:
-            return (int(counts[row]), *precedence(self.entries[row]))
-
         best: dict[str, int] = {}
-        for row in rows:
+        for row in sorted(rows, key=lambda row: (counts[row], *precedence(self.entries[row])), reverse=True):
             entry = self.entries[row]
-            name = entry.slug if entry.origin == "reported" else entry.model_slug
-            if name not in best or weight(row) > weight(best[name]):
-                best[name] = row
+            best.setdefault(entry.slug if entry.origin == "reported" else entry.model_slug, row)
         return sorted(best.values())
 
     @cached_property
     def zero_shot(self) -> Floats:
-        """The share of the columns that each model was not trained on, by its makers' account.
-
-        NaN where they say nothing; (entries,).
-        """
+        """The share of the columns that each model was not trained on; NaN where its makers say nothing."""
         columns = self.site_suite.suite.columns
         tasks = [[column.name, *(task.name for task in column.tasks)] for column in columns]
         found = np.full(len(self.entries), np.nan)
@@ -184,18 +154,6 @@ class SuiteScores:
                 seen = sum(not entry.trained_on.isdisjoint(names) for names in tasks)
                 found[row] = 1 - seen / len(tasks)
         return found
-
-    def revision_notes(self, row: int, column: int) -> list[str]:
-        """The revisions of the model and of the data behind a cell, where they are not plain."""
-        notes = []
-        source = int(self.sources[row, column])
-        if self.entries[row].revisions and source in self.model_revisions:
-            notes.append(f"model revision {self.model_revisions[source][:12]}")
-        if (row, column) in self.data:
-            scopes = self.site_suite.scopes(self.convention)[column]
-            pinned = " and ".join(scope.data[:12] for scope in scopes)
-            notes.append(f"data revision {self.data[row, column][:12]}, pinned is {pinned}")
-        return notes
 
     def ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
@@ -234,18 +192,13 @@ class SuiteScores:
         return [column.name for column in own if kind in ("", column.type)]
 
     def untouched(self, rows: Iterable[int]) -> UntouchedMeans | None:
-        """The means over the columns that chose no model of some rows; None where none of them did.
-
-        They are of every entry, and over the same columns for all; also None where every column chose.
-        """
+        """Every entry's means over columns that chose no model of some rows; None where none or all did."""
         chosen = [row for row in rows if self.selected[row].any()]
         part = Untouched.of(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
         if part is None or not part.count:
             return None
         means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
-        return UntouchedMeans(
-            part=part, over_tasks=means.over_tasks, over_types=means.over_types, by_type=means.by_type
-        )
+        return UntouchedMeans(part=part, **vars(means))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -274,35 +227,22 @@ class Cells:
         scopes: Sequence[int],
         seeds: Mapping[int, Sequence[int]],
     ) -> Cells:
-        """Cells of rows as they are stored.
-
-        Args:
-            columns: Rows by column; entries and scopes that are not listed are left out.
-            entries: The entry of each row.
-            scopes: The scope of each column.
-            seeds: By row, the entries of the seeds that it stands for.
-        """
+        """Cells of stored rows; `seeds` are by row the entries of the seeds that it stands for."""
         given = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
         at, rows, places = _places(given, entries, scopes)
-        found = {}
-        for name, empty in _EMPTY.items():
-            if name not in ("entry", "scope", "data"):
-                array = np.full((len(entries), len(scopes)), empty)
-                array[rows, places] = given[name][at]
-                found[name] = array
-        data = given["data"][at]
-        others = [n for n, revision in enumerate(data) if revision]
+        found: dict[str, Any] = {}
+        for name, own in _CELLS.items():
+            found[name] = np.full((len(entries), len(scopes)), _EMPTY[own])
+            found[name][rows, places] = given[own][at]
+        cells = zip(rows.tolist(), places.tolist(), given["data"][at], strict=True)
         by_seed = {}
         for row, members in seeds.items():
-            own, seed, place = _places(given, members, scopes)
+            chosen, seed, place = _places(given, members, scopes)
             by_seed[row] = np.full((len(members), len(scopes)), np.nan)
-            by_seed[row][seed, place] = given["value"][own]
-        return Cells(
-            values=found["value"], low=found["low"], high=found["high"],
-            reasons=found["reason"].astype(np.uint8), results=found["result"], seeds=found["seeds"],
-            trained_on=found["trained_on"], sources=found["source"], by_seed=by_seed,
-            data={(int(rows[n]), int(places[n])): str(data[n]) for n in others},
-        )  # fmt: skip
+            by_seed[row][seed, place] = given["value"][chosen]
+        found["reasons"] = found["reasons"].astype(np.uint8)
+        data = {(row, place): str(revision) for row, place, revision in cells if revision}
+        return Cells(by_seed=by_seed, data=data, **found)
 
 
 _EMPTY: Mapping[str, Any] = {
@@ -310,6 +250,12 @@ _EMPTY: Mapping[str, Any] = {
     "seeds": 0, "trained_on": 0, "source": 0, "data": "",
 }  # fmt: skip
 """The columns of stored scores, and what stands for nothing."""
+
+_CELLS = {
+    "values": "value", "low": "low", "high": "high", "reasons": "reason", "results": "result",
+    "seeds": "seeds", "trained_on": "trained_on", "sources": "source",
+}  # fmt: skip
+"""The arrays of cells, and the columns that they are of."""
 
 
 def _places(
@@ -342,7 +288,6 @@ def suite_scores(
     *,
     pinned: bool = False,
     wholes: Sequence[int | None] = (),
-    model_revisions: Mapping[int, str] | None = None,
 ) -> SuiteScores:
     """Put a suite together.
 
@@ -355,17 +300,16 @@ def suite_scores(
         averages: By row.
         pinned: Whether only scores on the pinned revisions of the data count.
         wholes: For each column of several tasks, the place of the scope that imported models have instead.
-        model_revisions: The revisions of single entries, by their numbers.
     """
     shape = (len(entries), len(columns))
-    values, low, high = (np.full(shape, np.nan) for _ in range(3))
-    reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
-    seeds, trained_on, sources = (np.zeros(shape, np.int64) for _ in range(3))
+    found: dict[str, Any] = {name: np.full(shape, _EMPTY[own]) for name, own in _CELLS.items()}
+    values, reasons = found["values"], found["reasons"].astype(np.uint8)
+    found["reasons"] = reasons
     for place, scopes in enumerate(columns):
         if scopes:
             chosen = list(scopes)
-            seeds[:, place] = cells.seeds[:, chosen].min(axis=1)
-            trained_on[:, place] = cells.trained_on[:, chosen].sum(axis=1)
+            found["seeds"][:, place] = cells.seeds[:, chosen].min(axis=1)
+            found["trained_on"][:, place] = cells.trained_on[:, chosen].sum(axis=1)
             values[:, place] = cells.values[:, chosen].mean(axis=1)
             codes = cells.reasons[:, chosen]
             worst = np.where(codes == OTHER, 0, codes).max(axis=1)  # "other" has a number, the rest have none
@@ -373,45 +317,31 @@ def suite_scores(
         if len(scopes) > 1:  # some of several tasks are missing: part of the column
             some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
             reasons[some, place] = REASONS.index("part")
-        if len(scopes) == 1:
-            sources[:, place] = cells.sources[:, scopes[0]]
-            low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
-            results[:, place] = cells.results[:, scopes[0]]
+        for name in ("sources", "low", "high", "results") if len(scopes) == 1 else ():
+            found[name][:, place] = getattr(cells, name)[:, scopes[0]]
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
-    pairs = ((values, cells.values), (reasons, cells.reasons), (results, cells.results),
-             (sources, cells.sources), (trained_on, cells.trained_on))  # fmt: skip
     for place, whole in enumerate(wholes):
-        if whole is not None:
-            for array, stored in pairs:
-                array[imported, place] = stored[imported, whole]
-    _put_printed(site_suite, averages, values, reasons)
+        for name in ("values", "reasons", "results", "sources", "trained_on") if whole is not None else ():
+            found[name][imported, place] = getattr(cells, name)[imported, whole]
+    at = {column.name: place for place, column in enumerate(site_suite.suite.columns)}
+    for row, document in averages.items():  # what papers print of single columns
+        for name, value in document.get("columns", {}).items():
+            values[row, at[name]], reasons[row, at[name]] = value, 0
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
     for row, own in by_seed.items():
         deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
     means = _suite_means(site_suite.suite, values, counted, averages, by_seed)
-    return SuiteScores(
-        site_suite=site_suite, convention=convention, entries=entries, values=values, low=low, high=high,
-        reasons=reasons, results=results, counted=counted, deviations=deviations, seeds=seeds,
-        trained_on=trained_on,
-        by_type=means.by_type, over_tasks=means.over_tasks, over_types=means.over_types, averages=averages,
-        by_seed=by_seed, pinned=pinned, sources=sources, data=_data(cells.data, columns),
-        model_revisions=model_revisions or {},
-    )  # fmt: skip
-
-
-def _data(
-    data: Mapping[tuple[int, int], str], columns: Sequence[Sequence[int]]
-) -> dict[tuple[int, int], str]:
-    """Revisions of data by row and column, from those by row and scope."""
     places: dict[int, list[int]] = {}
     for place, scopes in enumerate(columns):
         for scope in scopes:
             places.setdefault(scope, []).append(place)
-    return {
-        (row, place): revision for (row, scope), revision in data.items() for place in places.get(scope, ())
-    }
+    data = {(row, at): one for (row, scope), one in cells.data.items() for at in places.get(scope, ())}
+    return SuiteScores(
+        site_suite=site_suite, convention=convention, entries=entries, counted=counted, deviations=deviations,
+        averages=averages, by_seed=by_seed, pinned=pinned, data=data, **vars(means), **found,
+    )  # fmt: skip
 
 
 def _suite_means(
@@ -425,11 +355,17 @@ def _suite_means(
     averaged = _averaged(suite)
     by_type = _by_type(suite, averaged, values, counted)
     over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
-    _put_printed_means(averages, by_type, over_tasks)
+    for row, document in averages.items():
+        for kind, value in document.get("types", {}).items():
+            by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
+        if document.get("over_tasks") is not None:
+            over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
     over_types = _over_types(by_type, len(values))
     for row, own in by_seed.items():
-        means = [over_tasks, over_types, *by_type.values()]
-        _put_deviations(row, own, counted[[row] * len(own)], suite, means)
+        of = _suite_means(suite, own, counted[[row] * len(own)], {}, {})
+        pairs = [(over_tasks, of.over_tasks), (over_types, of.over_types)]
+        for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
+            mean.deviations[row] = seeds.values.std(ddof=1)
     return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
@@ -439,45 +375,6 @@ def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
         values[:, list(scopes)].mean(axis=1) if scopes else np.full(len(values), np.nan) for scopes in columns
     ]
     return np.array(found).reshape(len(columns), len(values)).T
-
-
-def _put_deviations(
-    row: int,
-    values: Floats,
-    counted: NDArray[np.bool_],
-    suite: Suite,
-    means: Sequence[Means],
-) -> None:
-    """Put in the deviations of a row's means, from the columns of each of its seeds."""
-    averaged = _averaged(suite)
-    by_type = _by_type(suite, averaged, values, counted)
-    own = [_mean("tasks", values[:, averaged], counted[:, averaged]), _over_types(by_type, len(values))]
-    for mean, of in zip(means, [*own, *by_type.values()], strict=True):
-        mean.deviations[row] = of.values.std(ddof=1)
-
-
-def _put_printed(
-    site_suite: SiteSuite,
-    averages: Mapping[int, Mapping[str, Any]],
-    values: Floats,
-    reasons: NDArray[np.uint8],
-) -> None:
-    """Put in what papers print of single columns."""
-    place = {column.name: at for at, column in enumerate(site_suite.suite.columns)}
-    for row, document in averages.items():
-        for name, value in document.get("columns", {}).items():
-            values[row, place[name]], reasons[row, place[name]] = value, 0
-
-
-def _put_printed_means(
-    averages: Mapping[int, Mapping[str, Any]], by_type: Mapping[str, Means], over_tasks: Means
-) -> None:
-    """Put in the means that papers print of types, and the mean over tasks that follows from them."""
-    for row, document in averages.items():
-        for kind, value in document.get("types", {}).items():
-            by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
-        if document.get("over_tasks") is not None:
-            over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
 
 
 def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
@@ -530,14 +427,9 @@ def rank(
     averages: Mapping[int, Mapping[str, Any]],
     weights: Floats | None = None,
 ) -> Ranks:
-    """Ranks of some entries by a mean; each group of ties begins with its best.
+    """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
 
-    Args:
-        values: (entries, columns).
-        means: (entries,).
-        ranked: (entries,), which are to be ranked: those that have every column.
-        averages: What is known of a mean's interval, by row.
-        weights: (columns,), what a column weighs in the mean, of mean 1; None for all alike.
+    `averages` are the known intervals of means by row, `weights` what a column weighs, of mean 1.
     """
     weights = np.ones(values.shape[1]) if weights is None else weights
     place = np.zeros(len(means), np.int64)
@@ -572,23 +464,14 @@ def tied(
     Where both means have intervals over seeds and examples, these are put together as those of
     independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
     weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
-    only equal scores are a tie.
-
-    Args:
-        first: (columns,), scores of the one.
-        second: (columns,), scores of the other.
-        weights: (columns,), of mean 1.
-        one: The known interval of the first mean.
-        other: The known interval of the second.
+    only equal means are a tie: by so few that interval would make almost anything level.
     """
     differences = (first - second) * weights
     mean = float(differences.mean())
     bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
     if len(bounds) == 2:
         return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    if len(differences) < FEWEST:
-        return not differences.any()
-    return abs(mean) <= half_width(differences)
+    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
 
 
 def half_width(differences: Floats) -> float:
@@ -602,5 +485,4 @@ def half_width(differences: Floats) -> float:
     count = len(differences)
     if count < 2:
         return float("inf")
-    quantile = stdtrit(count - 1, (1 + LEVEL) / 2)
-    return float(quantile * differences.std(ddof=1) / np.sqrt(count))
+    return float(stdtrit(count - 1, 0.975) * differences.std(ddof=1) / np.sqrt(count))

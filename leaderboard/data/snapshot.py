@@ -64,7 +64,7 @@ class Folders(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """A refresh in numbers: units read, new and changed ones, and units that are gone."""
+    """A refresh in numbers: units that were read as they are new or changed, and units that are gone."""
 
     taken: int
     dropped: int
@@ -73,15 +73,10 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """One version of the tables.
+    """One version of the tables: a folder of Parquet files for each part, the own one first.
 
-    Attributes:
-        folder: It holds a folder of Parquet files for each part.
-        version: A number that rises.
-        units: The stamp of each unit of the own part, by its name.
-        parts: The names of all parts, the own one first.
-        imports: Where the tables of each import lie: its source, and its folder and identifier.
-        sizes: Bytes of each file.
+    `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
+    import, `sizes` the bytes of each file.
     """
 
     folder: Path
@@ -100,13 +95,11 @@ class Snapshot:
         """Whether all files are there in their full length and can be opened."""
         if not self.sizes or self.sizes != _sizes(self.folder):
             return False
-        try:
-            with duckdb.connect() as connection:
-                for name in TABLES:
-                    connection.execute("SELECT count(*) FROM read_parquet(?)", [self.files(name)])
-        except duckdb.Error:
-            return False
-        return True
+        with duckdb.connect() as connection, suppress(duckdb.Error):
+            for name in TABLES:
+                connection.execute("SELECT count(*) FROM read_parquet(?)", [self.files(name)])
+            return True
+        return False
 
 
 class SiteIndex:
@@ -175,7 +168,8 @@ class SiteIndex:
         parts: Mapping[str, Imported],
     ) -> Changes:
         """Write a new version beside the former one, and then in its place."""
-        version = self._last() + 1
+        old = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
+        version = max([self.version, *old]) + 1
         new = self.folder / f"new-{version}"
         for rest in self.folder.glob("new-*"):
             shutil.rmtree(rest, ignore_errors=True)
@@ -244,22 +238,13 @@ class SiteIndex:
                         found[old] = place
         return found, taken
 
-    def _last(self) -> int:
-        """The highest version that was ever written here."""
-        there = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
-        return max([self.version, *there])
-
     def _publish(
         self, version: int, units: Mapping[str, str], parts: Mapping[str, tuple[str, str, str]]
     ) -> None:
-        folder = self.folder / str(version)
         document = {
-            "version": version,
-            "units": dict(units),
-            "parts": [OWN, *parts],
-            "imports": dict(parts),
-            "sizes": _sizes(folder),
-        }
+            "version": version, "units": dict(units), "parts": [OWN, *parts], "imports": dict(parts),
+            "sizes": _sizes(self.folder / str(version)),
+        }  # fmt: skip
         files.replace(self.folder / "current.json", json.dumps(document).encode())
         self.damaged = False
         for old in self.folder.iterdir():

@@ -73,12 +73,7 @@ class Scope:
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def answer(self, raw: Raw, data: str) -> tuple[float | None, Reason]:
-        """The mean over splits and subsets of one model's main scores, and why it does not count.
-
-        Args:
-            raw: Its main scores; None where a value was impossible.
-            data: The revision or content hash of the data they are of; empty where nothing proves one.
-        """
+        """The mean over splits and subsets of one model's main scores, and why it does not count."""
         found = [raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets]
         if any(value is _ABSENT for value in found):
             return None, "part"
@@ -179,10 +174,6 @@ def listed(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSuite]:
 
     A benchmark with the columns of a suite that has a name of its own is listed once.
 
-    Args:
-        cache: Keeps what a suite builds.
-        extra: Suites of the user's own, as --suite takes them: main ones.
-
     Raises:
         UsageError: One of these cannot be opened.
     """
@@ -193,7 +184,8 @@ def listed(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSuite]:
         columns = tuple(scope_of(task).form for column in suite.columns for task in column.tasks)
         if columns and columns not in seen:
             seen.add(columns)
-            name = _free(slug(typed), found)
+            names = chain([slug(typed)], (f"{slug(typed)}-{number}" for number in count(2)))
+            name = next(one for one in names if one not in found)
             found[name] = SiteSuite(slug=name, typed=typed, suite=suite, main=main)
     return found
 
@@ -202,28 +194,21 @@ def _typed(extra: Sequence[str]) -> list[tuple[str, bool]]:
     entries = catalog.suites().values()
     own = [(entry.name, True) for entry in entries if entry.alone]
     offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
-    named = [*own, *((typed, True) for typed in extra)]
-    return [*named, *((f"{name}:{argument}", False) for name, argument in offered)]
-
-
-def _free(name: str, taken: Mapping[str, SiteSuite]) -> str:
-    """The name, with a number behind it where folders of other names have the same."""
-    others = (f"{name}-{number}" for number in count(2))
-    return next(one for one in chain([name], others) if one not in taken)
+    return [*own, *((typed, True) for typed in extra), *((f"{name}:{what}", False) for name, what in offered)]
 
 
 def slug(text: str) -> str:
-    """A text as part of a URL: letters, digits, `-`, `_` and dots, without the end of a twin's address.
+    """A text as part of a URL: letters, digits, `-`, `_` and dots, without the end of a format.
 
     >>> slug("mteb:MTEB(eng, v2)"), slug("org/name-v1.5"), slug("my.json")
     ('mteb-MTEB-eng-v2', 'org-name-v1.5', 'my-json')
     """
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
     plain = "-".join(safe.split()).strip(".-")
-    return _TWIN.sub(r"-\1", plain)
+    return _FORMAT.sub(r"-\1", plain)
 
 
-_TWIN = re.compile(r"\.(json|csv|md|tex|svg)$")
+_FORMAT = re.compile(r"\.(json|csv|md|tex|svg)$")
 
 
 def all_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:

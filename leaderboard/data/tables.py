@@ -220,9 +220,8 @@ class Writer:
     def _result(self, outcome: Outcome, own: Row) -> None:
         names = ("task", "type", "metric", "status", "value", "key", "written")
         self.rows["results"].append({**{name: getattr(outcome, name) for name in names}, **own})
-        self.rows["documents"].append(
-            {"unit": own["unit"], "kind": "record", "name": str(own["id"]), "document": outcome.document}
-        )
+        about = {"unit": own["unit"], "kind": "record", "name": str(own["id"])}
+        self.rows["documents"].append({**about, "document": outcome.document})
 
     def _scores(self, outcome: Outcome) -> Iterator[Row]:
         for scope in self._scopes.get(outcome.task, ()):

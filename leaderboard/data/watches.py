@@ -24,17 +24,8 @@ SOURCE = "watches"
 class WatchSummary:
     """What lists show of a watch.
 
-    Attributes:
-        name: Of the watch, in URLs as well.
-        when: When a checkpoint was evaluated last, ISO time; empty for never.
-        source: The folder, or the hub repository.
-        suite: What is measured.
-        states: How many checkpoints are done, failed, partial, waiting.
-        step: Of the last complete checkpoint.
-        mean: Of that one.
-        best: The best mean, of those measured alike.
-        best_step: Of that one.
-        changes: The steps at which the level changed.
+    `when` a checkpoint was evaluated last; `states` counts the checkpoints; `mean` is that of the last
+    complete `step`, `best` of those measured alike; `changes` are the steps at which the level changed.
     """
 
     name: str

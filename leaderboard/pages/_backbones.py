@@ -120,7 +120,7 @@ def plain_cell(row: PaperValue) -> Cell:
     """A printed number without its mark, in a table that says so by row, its interval in the note."""
     cell = printed_cell(row)
     interval = cell.text.removeprefix(row.value).strip()
-    note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note]))
+    note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note.rstrip(".")]))
     return replace(cell, text=row.value, kind="", note=note)
 
 

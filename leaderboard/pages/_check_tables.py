@@ -25,16 +25,18 @@ SHOWN = 10
 Plain: TypeAlias = "Cell | str | int | None"
 
 
-def cell_of(value: Plain) -> Cell:
+def _cell(value: Plain) -> Cell:
     """A text or a whole number as a cell."""
     if isinstance(value, Cell):
         return value
-    return Cell(text=f"{value:,}" if isinstance(value, int) else value or "–", value=value or None)
+    if isinstance(value, int):
+        return Cell(text=f"{value:,}", value=value)
+    return Cell(text=value or "–", value=value or None)
 
 
 def plain_row(*values: Plain, key: str = "") -> Row:
     """A row of texts, numbers and cells."""
-    return Row(key=key, cells=[cell_of(value) for value in values])
+    return Row(key=key, cells=[_cell(value) for value in values])
 
 
 def plain_table(

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from math import hypot, isfinite
-from typing import Any, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from harness import paths
+from harness.checks.decide import around, paired_test
+from harness.checks.difference import Difference, scaled, together
+from harness.checks.record_units import ScoredRecord
 from harness.differences import Comparable
 from harness.scores import shown_only
+from harness.store import Store
 from leaderboard.data.entries import Entry
 from leaderboard.data.queries import Queries, Score
-from leaderboard.data.scores import NONE, OTHER, Floats, SuiteScores, half_width
+from leaderboard.data.scores import FEWEST, NONE, OTHER, Floats, SuiteScores, half_width
 from leaderboard.data.suites import views
 from leaderboard.pages._task_scores import tie
 
+TESTS = 130
+"""Tests over examples on a page, at most; of more entries only the first pairs are tested."""
 
-class TypeMean(NamedTuple):
-    """A type's mean of each entry, over `tasks` of its `expected` tasks."""
+DRAWS = 1000
+"""Replicates of the bootstrap of a test."""
+
+LEVEL = 0.05
+"""Of a test, two-sided."""
+
+NEAR = 1e-4
+"""How far the difference over examples may be from that of the two scores."""
+
+
+class _TypeMean(NamedTuple):
+    """A type's mean of each entry, over `of` of its `expected` tasks."""
 
     values: Floats
-    tasks: int
+    of: int
     expected: int
 
 
-class Difference(NamedTuple):
-    """A difference of two means and half of its 95 % interval; None where a single task gives none."""
+class Gap(NamedTuple):
+    """The difference of two means, half of its 95 % interval (None for none), and what that is made of."""
 
     value: float
     half: float | None
+    by: Literal["", "examples", "intervals", "tasks"] = ""
 
     @property
     def is_clear(self) -> bool:
@@ -42,7 +61,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
+class _Pair:
     """Two entries by their rows, on the tasks that all have; differences are the first's minus the second's.
 
     `untouched` is over the tasks that selected no entry; None where no task did, or all did.
@@ -53,24 +72,23 @@ class Pair:
     wins: int
     losses: int
     ties: int
-    tasks: Difference
-    types: Difference
-    untouched: Difference | None = None
+    tasks: Gap
+    types: Gap
+    untouched: Gap | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Common:
-    """Entries on a suite.
+    """Entries on a suite, in the order that a reader chose: differences are to the first.
 
-    Attributes:
-        entries: In the order that a reader chose; differences are to the first.
-        scores: The suite for these entries alone, a row for each.
-        overlaps: How many tasks all of them have, by suite; suites without any are left out.
+    `overlaps` has how many tasks all of them have, by suite, without those of none. `tests` are differences
+    of two rows on a column over the examples that both were scored on.
     """
 
     entries: Sequence[Entry]
     scores: SuiteScores
     overlaps: Mapping[str, int]
+    tests: Mapping[tuple[int, int, int], Difference] = field(default_factory=dict)
 
     @cached_property
     def columns(self) -> list[int]:
@@ -80,21 +98,21 @@ class Common:
     @cached_property
     def by_type(self) -> dict[str, list[int]]:
         """Those columns by type; types without any are left out."""
-        columns = self.scores.site_suite.suite.columns
-        by_type = {
-            kind: [at for at in self.columns if columns[at].type == kind] for kind in self.scores.by_type
-        }
-        return {kind: places for kind, places in by_type.items() if places}
+        columns, by_type = self.scores.site_suite.suite.columns, dict[str, list[int]]()
+        for kind in self.scores.by_type:
+            if places := [at for at in self.columns if columns[at].type == kind]:
+                by_type[kind] = places
+        return by_type
 
     @cached_property
-    def types(self) -> dict[str, TypeMean]:
+    def types(self) -> dict[str, _TypeMean]:
         """The means within types that all have: whole ones, else those over the columns that all have."""
         types = {}
         for kind, means in self.scores.by_type.items():
             if means.complete.all():
-                types[kind] = TypeMean(means.values, means.expected, means.expected)
+                types[kind] = _TypeMean(means.values, means.expected, means.expected)
             elif places := self.by_type.get(kind):
-                types[kind] = TypeMean(self.mean(places), len(places), means.expected)
+                types[kind] = _TypeMean(self.mean(places), len(places), means.expected)
         return types
 
     @property
@@ -136,14 +154,13 @@ class Common:
         return means
 
     def tied(self, one: int, other: int, at: int) -> bool:
-        """Whether two entries are equal on a column, or within their known intervals combined."""
+        """Whether two entries are level on a column: by its test, else by their known intervals."""
+        if test := self.tests.get((min(one, other), max(one, other), at)):
+            return paired_test(test)[0] > LEVEL
         values, low, high = self.scores.values, self.scores.low, self.scores.high
         halves = [float(high[row, at] - low[row, at]) / 2 for row in (one, other)]
-        return tie(
-            float(values[one, at]),
-            float(values[other, at]),
-            *(half if isfinite(half) else None for half in halves),
-        )
+        known = [half if isfinite(half) else None for half in halves]
+        return tie(float(values[one, at]), float(values[other, at]), *known)
 
     def winners(self, at: int) -> list[int]:
         """The best entry of a column, and those tied with it."""
@@ -151,37 +168,51 @@ class Common:
         best = max(rows, key=lambda row: float(self.scores.values[row, at]))
         return [row for row in rows if row == best or self.tied(best, row, at)]
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[_Pair]:
         """Every two of the entries; none where they have no column in common."""
         rows = range(len(self.entries)) if self.columns else range(0)
         return [self._pair(one, other) for one, other in combinations(rows, 2)]
 
-    def _pair(self, one: int, other: int) -> Pair:
-        values = self.scores.values
-        gaps = values[one] - values[other]
-        common = gaps[self.columns]
+    def _pair(self, one: int, other: int) -> _Pair:
+        gaps = self.scores.values[one] - self.scores.values[other]
         signs = [0 if self.tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
         kinds = [self.scores.site_suite.suite.columns[at].type for at in self.columns]
         weights = [len(kinds) / (len(self.by_type) * len(self.by_type[kind])) for kind in kinds]
-        known = self._known_half(one, other)
-        return Pair(
+        return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
-            tasks=_difference(common) if known is None else Difference(float(common.mean()), known),
-            types=_difference(common * np.array(weights)),
-            untouched=_difference(gaps[self.untouched]) if self.untouched else None,
+            tasks=self._gap(one, other, self.columns, known=self._known_half(one, other)),
+            types=self._gap(one, other, self.columns, weights),
+            untouched=self._gap(one, other, self.untouched) if self.untouched else None,
         )  # fmt: skip
+
+    def _gap(
+        self,
+        one: int,
+        other: int,
+        columns: Sequence[int],
+        weights: Sequence[float] = (),
+        *,
+        known: float | None = None,
+    ) -> Gap:
+        """The difference of two means over columns, whose `weights` are of mean 1."""
+        own = np.array(weights) if weights else np.ones(len(columns))
+        gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * own
+        value = float(gaps.mean())
+        tests = [self.tests[one, other, at] for at in columns if (one, other, at) in self.tests]
+        if len(tests) == len(columns):
+            shares = own / len(columns)
+            part = together([scaled(t.total, float(share)) for t, share in zip(tests, shares, strict=True)])
+            return Gap(value, around(0.0, part, LEVEL / 2)[1], "examples")
+        if known is not None:
+            return Gap(value, known, "intervals")
+        enough = len(columns) >= FEWEST
+        return Gap(value, half_width(gaps), "tasks") if enough else Gap(value, None)
 
     def _known_half(self, one: int, other: int) -> float | None:
         """Half of the interval of a difference of means with intervals of their own, over all columns."""
-        averages = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
-        if len(self.columns) < len(self.scores.site_suite.suite.columns) or None in averages:
-            return None
-        return hypot(*[(high - low) / 2 for low, high in averages])  # type: ignore[misc]
-
-
-def _difference(differences: Floats) -> Difference:
-    half = half_width(differences)
-    return Difference(float(differences.mean()), half if isfinite(half) else None)
+        bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
+        whole = len(self.columns) == len(self.scores.site_suite.suite.columns)
+        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if whole and all(bounds) else None
 
 
 _Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
@@ -189,7 +220,13 @@ _Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
 
 
 def common(
-    queries: Queries, entries: Sequence[Entry], *, suite: str = "", view: str = "", pinned: bool = False
+    queries: Queries,
+    entries: Sequence[Entry],
+    *,
+    suite: str = "",
+    view: str = "",
+    pinned: bool = False,
+    folders: Sequence[Path] = (),
 ) -> Common:
     """Entries on a suite; without a name, on that where they have most in common.
 
@@ -197,8 +234,9 @@ def common(
         queries: The site's queries.
         entries: 2 to 6.
         suite: A suite that there is, by slug.
-        view: A convention of it; empty for that which most of them have.
+        view: A convention; where the suite has none of that name, that which most of them have.
         pinned: Whether only scores on the pinned revisions of the data count.
+        folders: Results folders whose records may hold a score for each example.
     """
     averages = [(suite, name) for _, suite, name, _ in queries.averages([entry.id for entry in entries])]
     counted = (0,) if pinned else (0, OTHER)
@@ -211,9 +249,68 @@ def common(
             queries, _shared(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
         )
     chosen = queries.suites[slug]
-    name = view or max(views(chosen.suite), key=lambda one: averages.count((slug, one)))
+    names = views(chosen.suite)
+    name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
     scores = queries.scores_of(entries, chosen, name, pinned=pinned)
-    return Common(entries=entries, scores=scores, overlaps=overlaps)
+    shared = Common(entries=entries, scores=scores, overlaps=overlaps)
+    return replace(shared, tests=_tests(queries, shared, [Store(folder) for folder in folders]))
+
+
+_Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
+"""By two rows and a column."""
+
+_Record: TypeAlias = "tuple[str, str, str]"
+"""An artifact's folder, a task and a key: where a store has a record."""
+
+_known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
+
+
+def _tests(
+    queries: Queries, shared: Common, stores: Sequence[Store]
+) -> dict[tuple[int, int, int], Difference]:
+    """The tests over examples of two rows on a column that all have, cached."""
+    scores, known = shared.scores, _known_tests.setdefault(queries, {})
+    measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured"]
+    columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
+    pairs = [*combinations(measured, 2)][: max(1, TESTS // max(1, len(columns)))]
+    rows = sorted({row for pair in pairs for row in pair})
+    numbers = {int(scores.results[row, at]) for row in rows for at in columns} - {0}
+    places: dict[int, _Record] = {
+        result.id: (f"model-{queries.entries[result.source].artifact}"[:18], result.task, result.key)
+        for result in (queries.results(id=sorted(numbers)) if numbers and stores else ())
+        if result.key
+    }
+    tests: _Tests = {}
+    for (one, other), at in product(pairs, columns):
+        records = [places.get(int(scores.results[row, at])) for row in (one, other)]
+        if None not in records:
+            key = (scores.site_suite.slug, scores.convention, at, *records)
+            if key not in known:
+                known[key] = _test(scores, at, records, stores)
+            gap = scores.values[one, at] - scores.values[other, at]
+            if (test := known[key]) and abs(test.delta - gap) < NEAR:
+                tests[one, other, at] = test
+    return tests
+
+
+def _test(
+    scores: SuiteScores, at: int, records: Sequence[_Record | None], stores: Sequence[Store]
+) -> Difference | None:
+    """A test of two records over the examples that both were scored on; None where that cannot be."""
+    suite = scores.site_suite.suite
+    (task,), convention = suite.columns[at].tasks, suite.conventions.get(scores.convention)
+    parts = convention.parts[task.name] if convention and task.output == "label" else ()
+    units = []
+    for record in filter(None, records):
+        scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.cache_folder())
+        own = scored.units if scored else None
+        units.append(own if parts or own is None else own.part(task.cells))
+    one, other = units
+    if one is None or other is None or not one.same_examples(other):
+        return None
+    if min(stratum.count for stratum in one.strata) < 2:
+        return None
+    return Difference.between(one, other, paired=False, rng=np.random.default_rng(0), draws=DRAWS)
 
 
 def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Score], bool]) -> _Places:
@@ -262,7 +359,7 @@ def _best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
     return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
 
 
-class Differing(NamedTuple):
+class _Differing(NamedTuple):
     """A field that differs: each entry's values, and on how many tasks they differ."""
 
     name: str
@@ -282,7 +379,7 @@ def measured_fields(queries: Queries, shared: Common, rows: Sequence[int]) -> li
     ]
 
 
-def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differing]:
+def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
     """The fields in which several differ on some task.
 
     Args:
@@ -299,4 +396,4 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differin
                 [v for at, v in enumerate(values) if v not in values[:at]]
                 for values in zip(*rows, strict=True)
             ]
-            yield Differing(name, own, len(rows))
+            yield _Differing(name, own, len(rows))

@@ -32,7 +32,7 @@ Key = Literal["parameters", "dimension", "tokens", "date", "flops", "throughput"
 
 
 @dataclass(kw_only=True)
-class Work:
+class _Work:
     """Seconds of all steps on one device, the tokens encoded there, and the seconds of encoding them."""
 
     seconds: float = 0.0
@@ -40,24 +40,24 @@ class Work:
     encoding: float = 0.0
 
 
-Works: TypeAlias = "Mapping[int, Mapping[str, Work]]"
+_Works: TypeAlias = "Mapping[int, Mapping[str, _Work]]"
 """The work of measured entries by row and device."""
 
 
-def works(queries: Queries, scores: SuiteScores) -> Works:
+def works(queries: Queries, scores: SuiteScores) -> _Works:
     """What the measured entries of a suite took, from their records."""
     rows = {entry.id: row for row, entry in enumerate(scores.entries) if entry.origin == "measured"}
     names = [task.name for task in scores.site_suite.suite.tasks]
-    by_row: dict[int, dict[str, Work]] = {}
+    by_row: dict[int, dict[str, _Work]] = {}
     for entry, document in queries.records(list(rows), names):
         provenance = document.get("provenance", {})  # an object: the record's schema says so
         device = provenance.get("device")
         name = str(device.get("name") or device.get("kind")) if isinstance(device, dict) else "unknown device"
-        _add(by_row.setdefault(rows[entry], {}).setdefault(name, Work()), provenance)
+        _add(by_row.setdefault(rows[entry], {}).setdefault(name, _Work()), provenance)
     return by_row
 
 
-def _add(work: Work, provenance: Mapping[str, Any]) -> None:
+def _add(work: _Work, provenance: Mapping[str, Any]) -> None:
     steps, tokens = provenance.get("seconds"), provenance.get("tokens_encoded")
     seconds = {k: v for k, v in steps.items() if _is_amount(v)} if isinstance(steps, Mapping) else {}
     work.seconds += sum(seconds.values())
@@ -71,19 +71,19 @@ def _is_amount(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def devices(by_row: Works) -> list[str]:
+def devices(by_row: _Works) -> list[str]:
     """The devices, those with the most entries first."""
     count = Counter(device for by_device in by_row.values() for device in by_device)
     return sorted(count, key=lambda device: (-count[device], device))
 
 
-def throughput(by_row: Works, device: str) -> dict[int, float]:
+def throughput(by_row: _Works, device: str) -> dict[int, float]:
     """Tokens per second of each row on a device."""
     known = {row: by_device[device] for row, by_device in by_row.items() if device in by_device}
     return {row: work.tokens / work.encoding for row, work in known.items() if work.tokens and work.encoding}
 
 
-def cost(by_row: Works, device: str, price: float) -> dict[int, float]:
+def cost(by_row: _Works, device: str, price: float) -> dict[int, float]:
     """The price of each row's seconds, where it ran on this device alone."""
     return {
         row: by_device[device].seconds * price / 3600
@@ -93,16 +93,12 @@ def cost(by_row: Works, device: str, price: float) -> dict[int, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class _Measure:
     """Something to set a score against.
 
-    Attributes:
-        name: In a sentence.
-        label: On the axis, with its unit.
-        better: Which end is better; of dates the earlier one, so that the frontier is what led when.
-        why: The reason where no entry has it.
-        text: A value as the table prints it.
-        of: A value of an entry by its own facts; None for what comes from records or papers.
+    `name` stands in a sentence, `label` on the axis with its unit. Of dates the earlier one is `better`, so
+    the frontier is what led when. `why` is the reason where no entry has it, `text` a value as the table
+    prints it, `of` takes it from an entry's own facts; None for what comes from records or papers.
     """
 
     name: str
@@ -113,10 +109,10 @@ class Measure:
     of: Callable[[Entry], Place | None] | None = None
 
 
-def day(text: str | None) -> date | None:
+def _day(text: str | None) -> date | None:
     """A date, None where the text is none.
 
-    >>> day("2024-05-06"), day("2024-05"), day(None)
+    >>> _day("2024-05-06"), _day("2024-05"), _day(None)
     (datetime.date(2024, 5, 6), None, None)
     """
     try:
@@ -128,35 +124,35 @@ def day(text: str | None) -> date | None:
 _whole = "{:,.0f}".format
 _CARD = "No model with a score here states {} on its card, and no record holds it.".format
 
-MEASURES: Mapping[Key, Measure] = {
-    "parameters": Measure(
+MEASURES: Mapping[Key, _Measure] = {
+    "parameters": _Measure(
         name="parameter count", label="Parameters", better="lower", text=parameters_text,
         of=lambda entry: entry.parameters, why=_CARD("how many parameters it has"),
     ),
-    "dimension": Measure(
+    "dimension": _Measure(
         name="embedding dimension", label="Embedding dimension", better="lower", text=_whole,
         of=lambda entry: entry.dimension, why=_CARD("how long its vectors are"),
     ),
-    "tokens": Measure(
+    "tokens": _Measure(
         name="longest input", label="Longest input, tokens", better="higher", text=_whole,
         of=lambda entry: entry.max_tokens, why=_CARD("how many tokens it takes"),
     ),
-    "date": Measure(
+    "date": _Measure(
         name="release date", label="Release date", better="lower", text=str,
-        of=lambda entry: day(entry.released), why=_CARD("when it was released"),
+        of=lambda entry: _day(entry.released), why=_CARD("when it was released"),
     ),
-    "flops": Measure(
+    "flops": _Measure(
         name="training compute", label="Training compute, 10¹⁸ FLOP", better="lower",
         text="{:.3g} FLOP".format,
         why="The compute of pretraining is not stated for these models: records and imports do not hold it, "
         "and no paper at hand prints it beside this score.",
     ),
-    "throughput": Measure(
+    "throughput": _Measure(
         name="tokens per second", label="Tokens per second", better="higher", text=_whole,
         why="Only records measured by this harness hold how fast a model encoded; no finished model was "
         "measured on this suite, or all its vectors were known from before.",
     ),
-    "cost": Measure(
+    "cost": _Measure(
         name="cost in dollars", label="Cost, USD", better="lower", text="${:,.4g}".format,
         why="Only records measured by this harness hold the seconds that a cost is made of; nothing was "
         "measured on this suite.",
@@ -166,19 +162,11 @@ MEASURES: Mapping[Key, Measure] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dot:
-    """One point of the chart: an entry, or a line of a paper's table.
+    """One point of the chart: an entry, or a line of a paper's table, which is none of the site's entries.
 
-    Attributes:
-        entry: What it is of; of a paper's line it is none of the site's entries.
-        x: In the measure's own unit.
-        score: A share of 1.
-        low: Of the 95 % interval; NaN for none.
-        high: Likewise.
-        whole: Whether the score is over all that it should be over.
-        count: The number of tasks that it is over; None for a printed one.
-        href: Where it leads.
-        note: A sentence about it.
-        selected: Whether scores that it is made of selected the model.
+    `x` is in the measure's own unit, `score` a share of 1 with its 95 % interval (NaN for none). `whole` says
+    whether it is over all that it should be over, `count` over how many tasks (None for a printed one), and
+    `selected` whether scores that it is made of selected the model.
     """
 
     entry: Entry
@@ -200,13 +188,7 @@ _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
-    """The lines of papers that print both a training compute and a score.
-
-    Args:
-        papers: Where to look.
-        suite: The suite's name in the catalog.
-        score: The key of the score (leaderboard.pages.pareto).
-    """
+    """The lines of papers that print a training compute and a score of the suite that is typed so."""
     for paper in papers:
         for table in paper.tables.values():
             for line in printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():
@@ -240,15 +222,15 @@ def _entry(line: Line, paper: Paper) -> Entry:
     return Entry(
         id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
         trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=number_with_unit(line.first.params), dimension=None, max_tokens=None, released=None,
+        parameters=_number_with_unit(line.first.params), dimension=None, max_tokens=None, released=None,
         open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
 
 
-def number_with_unit(text: str) -> int | None:
+def _number_with_unit(text: str) -> int | None:
     """A printed number of parameters.
 
-    >>> number_with_unit("198M"), number_with_unit("1.3B"), number_with_unit("")
+    >>> _number_with_unit("198M"), _number_with_unit("1.3B"), _number_with_unit("")
     (198000000, 1300000000, None)
     """
     match = re.fullmatch(r"([\d.]+) ?([KMBT])", text)

@@ -16,7 +16,7 @@ from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import was_chosen
 from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import EMPTY, Cell, Column, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 TRUST = {
     "measured": "weights known by their hash",
@@ -98,12 +98,12 @@ def _standing(queries: Queries, one: Standing) -> Standing:
     return replace(one, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
 
-def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> list[Table]:
+def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list[Table]:
     """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
-    boards = [one for one in found if one.suite.main]
+    boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
-    others = sorted((one for one in found if not one.suite.main), key=_share, reverse=True)
+    others = sorted((one for one in rows if not one.suite.main), key=_share, reverse=True)
     both = [
         ("boards", "Ranks and means × 100 on the boards", boards),
         ("others", "Other suites: means × 100", others),
@@ -119,24 +119,17 @@ def _share(one: Standing) -> float:
 
 
 def standings_table(
-    name: str, caption: str, found: Sequence[Standing], fields: Sequence[Field[Standing]]
+    name: str, caption: str, rows: Sequence[Standing], fields: Sequence[Field[Standing]]
 ) -> Table:
     """A row for each entry in a suite; columns of nothing are left out."""
-    shown = [field for field in fields if any(field.cell(one).text for one in found)]
+    shown = [field for field in fields if any(field.of(one).text for one in rows)]
     return Table(
         name=name,
         caption=caption,
-        columns=[
-            Column(key=f.key, label=f.label, numeric=f.numeric, note=f.note, sticky=f is shown[0])
-            for f in shown
-        ],
-        rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in found],
-        notes=list(_suite_notes(found)),
+        columns=[replace(field.head(), sticky=not at) for at, field in enumerate(shown)],
+        rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
+        notes=list(_suite_notes(rows)),
     )
-
-
-def _plain(value: str | int) -> Cell:
-    return Cell(text=str(value), value=value) if value else EMPTY
 
 
 def _suite_cell(one: Standing) -> Cell:
@@ -157,14 +150,14 @@ def _mean_over_types(one: Standing) -> Cell:
 
 def _mean_over_untouched(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
-    chose, found = one.scores.chose(one.row), one.scores.untouched([one.row])
+    chose, untouched = one.scores.chose(one.row), one.scores.untouched([one.row])
     if not chose:
         return EMPTY
-    if found is None:
+    if untouched is None:
         return Cell(text="none", kind="none", note="Scores on every task chose the model.")
-    cell = mean_cell(found.over_tasks, one.row, None, one.entry.seeds)
-    count = found.over_tasks.count[one.row]
-    note = f"over {found.part.count} tasks, without {', '.join(chose)}"
+    cell = mean_cell(untouched.over_tasks, one.row, None, one.entry.seeds)
+    count = untouched.over_tasks.count[one.row]
+    note = f"over {untouched.part.count} tasks, without {', '.join(chose)}"
     return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
 
 
@@ -177,13 +170,13 @@ def _count(one: Standing) -> Cell:
 
 SUITE_FIELDS: Sequence[Field[Standing]] = [
     Field(key="name", label="Suite", cell=_suite_cell),
-    Field(key="convention", label="Convention", cell=lambda one: _plain(one.scores.convention),
+    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
           note="The paper's convention that makes a task's number."),
-    Field(key="rank", label="Rank", numeric=True, cell=lambda one: _plain(one.rank),
+    Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
-    Field(key="ranked", label="of", numeric=True, cell=lambda one: _plain(one.ranked),
+    Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
           note="How many models have a rank."),
-    Field(key="tied", label="Tied with", numeric=True, cell=lambda one: _plain(one.tied),
+    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
           note="How many other models share the rank."),
     Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
     Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
@@ -196,15 +189,15 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
 """The columns of an entry's suites."""
 
 
-def _suite_notes(found: Sequence[Standing]) -> Iterator[str]:
-    if any(one.entry.origin == "reported" for one in found):
+def _suite_notes(rows: Sequence[Standing]) -> Iterator[str]:
+    if any(one.entry.origin == "reported" for one in rows):
         yield "Numbers of papers stand beside measured and imported ones, and are never ranked with them."
-    whole = [one for one in found if one.suite.main and one.complete and one.entry.origin != "reported"]
+    whole = [one for one in rows if one.suite.main and one.complete and one.entry.origin != "reported"]
     if any(not one.rank for one in whole):
         yield "Where a complete entry has no rank, another entry of the model has it, or its seeds together."
-    if any(not one.complete for one in found):
+    if any(not one.complete for one in rows):
         yield "A mean in italics is over a part of the tasks: it has no rank and is not to be compared."
-    if any(one.scores.chose(one.row) for one in found):
+    if any(one.scores.chose(one.row) for one in rows):
         yield (
             "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
             "these out, and stands with the number of the others. Ranks are by the mean over all."
@@ -263,7 +256,7 @@ def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]
     """What is known of the scores of some entries."""
     ids = [entry.id for entry in entries]
     scores, rows = queries.scores(entry=ids), queries.results(entry=ids)
-    found = list(standings(queries, entries, {score.scope for score in scores}))
+    in_suites = list(standings(queries, entries, {score.scope for score in scores}))
     trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
     records = queries.result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
     chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
@@ -272,7 +265,7 @@ def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]
             entry=entry,
             rows={row.task: row for row in rows if row.entry == entry.id},
             reasons=reasons_of(score for score in scores if score.entry == entry.id),
-            standings=[one for one in found if one.entry is entry],
+            standings=[one for one in in_suites if one.entry is entry],
             chosen=chosen,
             revisions={m.id: m.revision or "" for m in queries.members(entry)} if entry.revisions else {},
         )
@@ -282,10 +275,10 @@ def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]
 
 def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
     """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
-    found: dict[int, frozenset[str]] = {}
+    reasons: dict[int, frozenset[str]] = {}
     for score in scores:
-        found[score.result] = found.get(score.result, frozenset()) | {REASONS[score.reason]}
-    return found
+        reasons[score.result] = reasons.get(score.result, frozenset()) | {REASONS[score.reason]}
+    return reasons
 
 
 def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:

@@ -23,30 +23,39 @@ class _Sortable(Protocol):
 class Field(Generic[T]):
     """A column of a table: its heading, its cell of a row, and the value that sorts (None stands last).
 
-    `up` says that a first click sorts from the smallest value.
+    Without a cell it shows the value that sorts. `up` says that a first click sorts from the smallest value.
     """
 
     key: str
     label: str
-    cell: Callable[[T], Cell]
+    cell: Callable[[T], Cell] | None = None
     sort: Callable[[T], Any] | None = None
     numeric: bool = False
     up: bool = False
     note: str = ""
     sticky: bool = False
 
-    def head(self, state: _Sortable, path: str, **changes: Any) -> Column:
-        """The heading; `changes` are other parameters that a click sets."""
-        first, second = (
-            (self.key, f"-{self.key}") if self.up or not self.numeric else (f"-{self.key}", self.key)
-        )
-        url = f"{path}?{state.query(sort=second if state.sort == first else first, **changes)}"
+    def head(self, state: _Sortable | None = None, path: str = "", **changes: Any) -> Column:
+        """The heading; `changes` are other parameters that a click sets, without a state there is none."""
+        url, order = "", state.sort if state and self.sort else ""
+        if state and self.sort:
+            first, second = f"-{self.key}", self.key
+            if self.up or not self.numeric:
+                first, second = second, first
+            url = f"{path}?{state.query(sort=second if order == first else first, **changes)}"
         return Column(
             key=self.key, label=self.label, numeric=self.numeric, note=self.note, sticky=self.sticky,
-            sort=url if self.sort else "",
-            sorted="" if state.sort.removeprefix("-") != self.key
-            else "descending" if state.sort.startswith("-") else "ascending",
+            sort=url, sorted="" if order.removeprefix("-") != self.key
+            else "descending" if order.startswith("-") else "ascending",
         )  # fmt: skip
+
+    def of(self, row: T) -> Cell:
+        """The cell of a row."""
+        if self.cell:
+            return self.cell(row)
+        value = self.sort(row) if self.sort else None
+        text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+        return Cell(text=text, value=value)
 
 
 def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
@@ -68,4 +77,4 @@ def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T
 
 def row_of(row: T, fields: Sequence[Field[T]], key: str = "", kind: str = "") -> Row:
     """The row of a table."""
-    return Row(cells=[field.cell(row) for field in fields], key=key, kind=kind)
+    return Row(cells=[field.of(row) for field in fields], key=key, kind=kind)

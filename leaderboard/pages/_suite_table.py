@@ -193,8 +193,8 @@ class SuiteTable:
         def cell(row: int) -> Cell:
             average = self.scores.averages.get(row) if own else None
             known = average if average and (key == "tasks" or "printed" in average) else None
-            found = mean_cell(means, row, known, self.scores.entries[row].seeds)
-            return mean_of(found, self.scores, row, kind) if own else found
+            mean = mean_cell(means, row, known, self.scores.entries[row].seeds)
+            return mean_of(mean, self.scores, row, kind) if own else mean
 
         return _Column(
             key=key, label=label, group=kind or "Mean", note=note, cell=cell, scored=True, kind=kind,
@@ -281,11 +281,11 @@ class SuiteTable:
         suite = self.scores.site_suite.suite
         only = [c.name for c in suite.columns if [t.name for t in c.tasks] == [name.removeprefix("task:")]]
         tries = (name, f"task:{name}", f"type:{name}", *(f"task:{one}" for one in only if len(only) == 1))
-        found = next((key for key in tries if key in keys), None)
-        if found is None:
+        column = next((key for key in tries if key in keys), None)
+        if column is None:
             known = [key.partition(":")[2] or key for key in keys]
             raise missing("column", name, known, then="The suite's page offers those there are.")
-        return found
+        return column
 
     @cached_property
     def _state(self) -> SuiteState:
@@ -320,13 +320,13 @@ class SuiteTable:
     def _best(self) -> dict[tuple[int, str], str]:
         """The best and the second best cells of each column among the rows that are shown."""
         rows = [row for row in self.rows if self.scores.entries[row].origin != "reported"]
-        found: dict[tuple[int, str], str] = {}
+        marked: dict[tuple[int, str], str] = {}
         for column in self.shown:
             if column.scored and column.sort:
                 values = {row: value for row in rows if (value := column.sort(row)) is not None}
                 marks = dict(zip(sorted({*values.values()}, reverse=True), ("best", "second"), strict=False))
-                found |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
-        return found
+                marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
+        return marked
 
     def body(self, rows: Sequence[int]) -> Iterator[Row]:
         """Some rows, with the headings above them."""
@@ -341,7 +341,7 @@ class SuiteTable:
             yield Row(cells=cells, key=self.scores.entries[row].slug, kind=kind)
 
     def _cell(self, column: _Column, row: int) -> Cell:
-        cell, mark = column.cell(row), self._best.get((row, column.key))
+        cell, mark = column.of(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
     def heads(self) -> list[Column]:
@@ -552,15 +552,15 @@ def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entr
 
 def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
     """The revisions that a score is of, where there are others: of a joined model, and of the data."""
-    found, entry = [], scores.entries[row]
+    notes, entry = [], scores.entries[row]
     source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
     if len(entry.revisions) > 1 and source and source.revision:
-        found.append(f"model revision {source.revision[:10]}")
+        notes.append(f"model revision {source.revision[:10]}")
     if REASONS[scores.reasons[row, at]] == "other":
         (pinned, *more) = {task.data.revision[:10] for task in scores.site_suite.suite.columns[at].tasks}
         revision = scores.data.get((row, at), "")[:10] or "that is not stated"
-        found.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
-    return found
+        notes.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
+    return notes
 
 
 def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:

@@ -74,14 +74,10 @@ def find_task(key: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What some suites ask of a task.
+    """What some suites ask of a task, and the task as the first of them has it.
 
-    Attributes:
-        names: Its names in addresses: each suite that asks it, with its convention, or with its column where
-            that shows a part of the task.
-        scope: Splits, subsets, data and convention.
-        suites: The suites that ask it.
-        task: The task as the first of them has it; None where no suite asks it.
+    `names` are its names in addresses: each suite that asks it, with its convention, or with its column where
+    that shows a part of the task.
     """
 
     names: tuple[str, ...]
@@ -105,13 +101,13 @@ class Question:
     @property
     def scope_text(self) -> str:
         """Splits and subsets in a few words."""
-        return f"{' + '.join(self.scope.splits)}; {listing(self.scope.subsets, 'subset')}"
+        return f"{' + '.join(self.scope.splits)}; {_listing(self.scope.subsets, 'subset')}"
 
 
-def listing(names: Sequence[str], what: str, most: int = 3) -> str:
+def _listing(names: Sequence[str], what: str, most: int = 3) -> str:
     """Names, or how many there are.
 
-    >>> listing(["de"], "subset"), listing(["a", "b", "c", "d"], "subset")
+    >>> _listing(["de"], "subset"), _listing(["a", "b", "c", "d"], "subset")
     ('subset de', '4 subsets')
     """
     if len(names) > most:
@@ -160,9 +156,7 @@ def known_tasks(queries: Queries) -> list[str]:
 def common_question(task: str, results: Iterable[tuple[Raw, str]]) -> Question:
     """What most entries have of a task: the most frequent splits and subsets, then the most frequent data.
 
-    Args:
-        task: Its name.
-        results: Main scores by split and subset, and the revision of their data.
+    `results` are main scores by split and subset, and the revision of their data.
     """
     shapes = [(_shape(raw), data) for raw, data in results if raw]
     shape = _most_frequent((shape for shape, _ in shapes), ((), ()))

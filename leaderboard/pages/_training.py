@@ -82,15 +82,15 @@ def words(value: Any) -> str:
 
 
 def values_table(
-    name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any]], numbers: str = ""
+    name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any] | Row], numbers: str = ""
 ) -> Table:
     """A table of plain values and cells; `numbers` has the keys of its columns with numbers."""
     columns = [
         Column(key=key, label=label, numeric=key in numbers.split(), sticky=not at)
         for at, (key, label) in enumerate(labels.items())
     ]
-    cells = [Row(cells=[*map(_cell, row)]) for row in rows]
-    return Table(name=name, caption=caption, columns=columns, rows=cells)
+    own = [row if isinstance(row, Row) else Row(cells=[*map(_cell, row)]) for row in rows]
+    return Table(name=name, caption=caption, columns=columns, rows=own)
 
 
 def _cell(value: Any) -> Cell:
@@ -339,8 +339,8 @@ def _sweep_bars(sweep: SweepPart) -> Bars:
 
 def _numbers(values: Sequence[Any]) -> list[float] | None:
     """Values as numbers; None where one of them is none."""
-    found = [number for value in values if (number := _number(value)) is not None]
-    return found if len(found) == len(values) else None
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    return numbers if len(numbers) == len(values) else None
 
 
 def _number(value: Any) -> float | None:

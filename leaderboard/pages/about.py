@@ -37,8 +37,7 @@ def _sources(site: Site) -> Iterator[Row]:
 
 
 def _row(origin: str, name: str, entries: int, scores: int, when: str) -> Row:
-    counts = (Cell(text=f"{number:,}", value=number) for number in (entries, scores))
-    return plain_row(Cell(text=origin, value=origin, kind=origin), name, *counts, when)
+    return plain_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when)
 
 
 PAGES = (

@@ -131,11 +131,12 @@ def _printed(site: Site, convention: GlueView) -> Iterator[_Number]:
             why = _apart(score, names.get(benchmark.suite, ()))
             if line and convention.differing(line.convention):
                 why = convention.reason(line.convention)
+            plain, more = plain_cell(row), [note for note in score.notes if note != row.note]
+            notes = [f"{row.paper}, {title(row.table)}: {row.setting}", plain.note, *more]
             cell = replace(
-                plain_cell(row),
-                text=row.value,
+                plain,
                 href=f"/papers/{score.paper}#table-{key_of(row.table)}",
-                note="; ".join([f"{row.paper}, {title(row.table)}: {row.setting}", *score.notes]),
+                note="; ".join(filter(None, notes)),
             )
             yield _Number(
                 backbone=known[slug], benchmark=benchmark, origin="reported",

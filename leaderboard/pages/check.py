@@ -160,7 +160,7 @@ def _mean(mean: MeanOutcome, href: str) -> Row:
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
         *map(score_cell, (mean.margin, mean.candidate, mean.baseline)),
         Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
-        Cell(text=str(mean.wanted), value=mean.wanted),
+        mean.wanted,
         key=mean.suite,
     )
 

@@ -192,9 +192,8 @@ def _deltas(mean: Mean | None) -> Iterator[Cell]:
         yield delta_cell(getattr(mean, name)) if mean else Cell()
 
 
-def _count(check: CheckSummary, verdicts: set[str] | None) -> Cell:
-    number = sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
-    return Cell(text=str(number), value=number)
+def _count(check: CheckSummary, verdicts: set[str] | None) -> int:
+    return sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
 
 
 PAGES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,15 +15,15 @@ from harness.errors import nearest
 from harness.scores import delta_text, score_text
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
-from leaderboard.data.scores import OTHER, Floats, Means
-from leaderboard.data.suites import REASONS, Reason, scopes_of, views
+from leaderboard.data.scores import OTHER, Floats
+from leaderboard.data.suites import REASONS, views
 from leaderboard.pages import _sorting
-from leaderboard.pages._comparison import Common, Difference, Pair, common, differing, measured_fields
-from leaderboard.pages._suite_table import choices_made, leaks, made_of, mean_of, texts_text
+from leaderboard.pages._comparison import Common, Gap, common, differing, measured_fields
+from leaderboard.pages._suite_table import made_of, mean_cell, mean_of, task_cell
 from leaderboard.pages._task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
 from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
+from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, Texts, address
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
@@ -39,20 +39,17 @@ MATCHES, BARS, LONG = 24, 20, 160
 
 ALIKE = "cannot be told apart"
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
-SHORT: Mapping[Reason, str] = {
-    "none": "not run", "failed": "failed", "other": "other data", "bad": "impossible value",
-    "part": "splits or subsets missing",
-}  # fmt: skip
-"""Why a cell does not count, in few words."""
-
-INTERVALS = (
-    "± is half of the 95 % interval of the mean difference: of seeds and examples where both means have one "
-    "for the whole suite, else Student’s over the paired differences, the tasks taken as a sample. Two "
-    f"{ALIKE} where 0 lies in it."
+INTERVAL = (
+    "± is half of the 95 % interval of the mean difference, and two are level where 0 lies in it. It is {}."
 )
+BY = {
+    "examples": "made of the scores of the examples that both were scored on",
+    "intervals": "made of the intervals of both means, over seeds and examples",
+    "tasks": "Student’s over the tasks, from six tasks on",
+}
 LIKE_FOR_LIKE = (
-    "Over tasks that all of them have. Rows that begin with “Own” are over whatever each has, so compare "
-    "them only where they are complete."
+    "Over tasks that all of them have. Rows that begin with “Own” are over whatever each has: do not compare "
+    "them."
 )
 
 
@@ -74,27 +71,20 @@ class CompareState(State):
 class ComparePage:
     """The parts of a comparison beside its tables.
 
-    Attributes:
-        form: The search and the filters.
-        chosen: Each entry's label and the URL without it.
-        matches: Entries that the search offers: name, facts, and the URL that adds it.
-        total: How many match in all.
-        near: Names like that which was searched for, where nothing matches.
-        q: What was searched for.
-        compared: Whether there are enough entries, and not too many.
-        most: How many there can be.
-        same: On how many tasks measured entries were compared and differ in no field.
+    `chosen` has each entry's label and the URL without it, `matches` what the search offers with the URL that
+    adds it, of `total`; `near` are names like `q` where nothing matches. `compared` says whether there are
+    enough entries and not too many, `same` on how many tasks measured ones differ in no field.
     """
 
     form: Form
+    q: str
     chosen: Sequence[tuple[str, str]]
     matches: Sequence[tuple[str, str, str]]
     total: int
     near: Sequence[str]
-    q: str
     compared: bool = False
-    most: int = MOST
     same: int = 0
+    most: int = MOST
 
 
 def view(site: Site, state: CompareState) -> Page:
@@ -103,9 +93,6 @@ def view(site: Site, state: CompareState) -> Page:
     entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
     if state.suite and state.suite not in queries.suites:
         raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    search = Control(
-        kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name"
-    )
     parts = _chooser(queries, entries, state)
     if not LEAST <= len(entries) <= MOST:
         return Page(
@@ -113,35 +100,36 @@ def view(site: Site, state: CompareState) -> Page:
             template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context=ComparePage(form=form(state, PATH, [search]), **parts),
+            context=ComparePage(form=form(state, PATH, [_search(state)]), **parts),
         )
-    shared = _common(queries, entries, state)
-    labels = _labels(entries)
+    shared, labels = _common(site, entries, state), _labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
     fields = measured_fields(queries, shared, measured)
     differences = _differences_table(fields, [labels[row] for row in measured])
+    means = [_means_table(shared, labels)] if shared.types else []
     tables = [
-        _facts_table(queries, entries, shared, state), _means_table(shared, labels),
-        _pairs_table(shared, labels), _tasks_table(shared, labels, state), _missing_table(shared, labels),
-        differences,
+        _facts_table(queries, entries, shared, state), *means, _pairs_table(shared, labels),
+        _tasks_table(queries, shared, labels, state), _missing_table(queries, shared, labels), differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
         title=f"{', '.join(names[:-1])} and {names[-1]}",
         template="compare.html",
         lead=_lead(shared),
-        tables=[table for table in tables if table.rows and (shared.types or table.name != "means")],
+        tables=[table for table in tables if table.rows],
         charts=[_chart(shared, labels)] if shared.types else [],
         notes=_notes(shared),
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
         context=ComparePage(
-            form=form(state, PATH, [search, *_controls(queries, shared, state)]),
-            compared=True,
-            same=0 if differences.rows else len(fields),
-            **parts,
+            form=form(state, PATH, [_search(state), *_controls(queries, shared, state)]), compared=True,
+            same=0 if differences.rows else len(fields), **parts,
         ),
     )  # fmt: skip
+
+
+def _search(state: CompareState) -> Control:
+    return Control(kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name")
 
 
 def _entry(queries: Queries, name: str) -> Entry:
@@ -153,16 +141,13 @@ def _entry(queries: Queries, name: str) -> Entry:
     raise missing("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
 
 
-def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
-    pinned = state.revisions == "pinned"
-    shared = common(queries, entries, suite=state.suite, pinned=pinned)
-    suite = shared.scores.site_suite
-    if state.view in views(suite.suite)[1:]:
-        return common(queries, entries, suite=suite.slug, view=state.view, pinned=pinned)
-    names = {name for one in queries.suites.values() for name in views(one.suite)}
+def _common(site: Site, entries: Sequence[Entry], state: CompareState) -> Common:
+    names = {name for one in site.queries.suites.values() for name in views(one.suite)}
     if state.view and state.view not in names:
         raise missing("view", state.view, names, then="A suite's page offers those there are.")
-    return shared
+    pinned, settings = state.revisions == "pinned", site.settings
+    folders = [*settings.results, *filter(None, [settings.reference])]
+    return common(site.queries, entries, suite=state.suite, view=state.view, pinned=pinned, folders=folders)
 
 
 def _labels(entries: Sequence[Entry]) -> list[str]:
@@ -236,12 +221,10 @@ def _lead(shared: Common) -> str:
 
 def _notes(shared: Common) -> list[str]:
     notes = []
-    if not shared.columns:
-        notes.append(
-            "Papers print only means within types of some of them: there is no task to compare on."
-            if shared.types
-            else "There is no task that all of them have on this suite: no mean can be compared."
-        )
+    if not shared.columns and shared.types:
+        notes.append("Papers print only means within types of some of them: there is no task to compare on.")
+    elif not shared.columns:
+        notes.append("There is no task that all of them have on this suite: no mean can be compared.")
     more = shared.on_other_data - len(shared.columns)
     if more:
         notes.append(f"All of them have {more} more of its tasks, but not all on the pinned data.")
@@ -270,10 +253,6 @@ def _revision(entry: Entry) -> Cell:
     return _text(entry.revision, entry.revision[:10], note=entry.revision)
 
 
-def _yes(value: bool | None) -> Cell:
-    return _text(None if value is None else "yes" if value else "no")
-
-
 FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Model": lambda entry: _text(entry.model, href=address(f"/models/{entry.model_slug}")),
     "Origin": lambda entry: _text(entry.origin, kind=entry.origin),
@@ -288,7 +267,7 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
     "Dimension": lambda entry: _text(entry.dimension),
     "Tokens, at most": lambda entry: _text(entry.max_tokens),
     "Released": lambda entry: _text(entry.released),
-    "Open weights": lambda entry: _yes(entry.open_weights),
+    "Open weights": lambda entry: _text({True: "yes", False: "no", None: None}[entry.open_weights]),
     "Made of": lambda entry: _text(entry.adapted_from),
     "Tasks with a result": lambda entry: _text(entry.tasks or None),
 }
@@ -305,7 +284,10 @@ def _facts_table(
         rows["Trained on this suite"] = [_trained(shared, entry) for entry in entries]
     known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
     heads = [Column(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
-    body = [[_text(name), *cells, _differs(cells)] for name, cells in known.items()]
+    body = [
+        [_text(name), *cells, _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY]
+        for name, cells in known.items()
+    ]
     turn = [Cell(text="are to this one"), *(_first(entries, at, state) for at in range(1, len(entries)))]
     return Table(
         name="facts",
@@ -313,10 +295,6 @@ def _facts_table(
         columns=[*heads, Column(key="differs", label="Differs")],
         rows=[Row(cells=cells) for cells in [*body, [_text("Differences"), *turn, EMPTY]]],
     )
-
-
-def _differs(cells: Sequence[Cell]) -> Cell:
-    return _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY
 
 
 def _mteb(facts: Mapping[str, Any]) -> Cell:
@@ -337,15 +315,13 @@ def _trained(shared: Common, entry: Entry) -> Cell:
         return _text(None)
     columns = shared.scores.site_suite.suite.columns
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
-    return Cell(
-        text=f"{len(seen)} of {len(columns)} tasks" if seen else "no", value=len(seen), note=", ".join(seen)
-    )
+    text = f"{len(seen)} of {len(columns)} tasks" if seen else "no"
+    return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 
 def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
-    slugs = [entry.slug for entry in entries]
-    order = [slugs[at], *slugs[:at], *slugs[at + 1 :]]
-    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=order)}")
+    slugs = [entry.slug for entry in (entries[at], *entries[:at], *entries[at + 1 :])]
+    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=slugs)}")
 
 
 def _means_table(shared: Common, labels: Sequence[str]) -> Table:
@@ -361,29 +337,28 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
         of = f"{len(shared.types)} of {len(scores.by_type)} types, as below"
         rows.append(_mean_row(shared, "Over types", of, shared.over_types))
         rows += [
-            _mean_row(shared, kind, f"{one.tasks} of {one.expected} tasks", one.values, kind)
+            _mean_row(shared, kind, f"{one.of} of {one.expected} tasks", one.values, kind)
             for kind, one in shared.types.items()
         ]
     rows = [row for row in rows if any(cell.value is not None for cell in row.cells[2:])]
+    part = not scores.over_tasks.complete.all()
     own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
     rows += [
         Row(cells=[
             _text(name), _text(f"{means.expected} {means.over}"),
-            *(mean_of(_own_cell(means, row), scores, row) for row in range(len(labels))),
+            *(mean_of(mean_cell(means, row, None, entry.seeds), scores, row)
+              for row, entry in enumerate(shared.entries)),
         ])
-        for name, means in own.items()
+        for name, means in own.items() if part
     ]  # fmt: skip
+    heads = [Column(key="mean", label="Mean", sticky=True), Column(key="of", label="Of")]
     return Table(
         name="means",
         caption=f"{suite.title}: means × 100 over what all have",
-        columns=[
-            Column(key="mean", label="Mean", sticky=True),
-            Column(key="of", label="Of"),
-            *_columns(labels),
-        ],
+        columns=[*heads, *_columns(labels)],
         rows=rows,
-        notes=[LIKE_FOR_LIKE, *_selection_notes(shared)],
-    )
+        notes=[*([LIKE_FOR_LIKE] if part else []), *_selection_notes(shared)],
+    )  # fmt: skip
 
 
 def _selection_notes(shared: Common) -> list[str]:
@@ -391,95 +366,67 @@ def _selection_notes(shared: Common) -> list[str]:
         return []
     rest = "the mean over untouched tasks leaves them out, for all alike"
     rest = rest if shared.untouched else "nothing that all of them have is untouched"
-    names = ", ".join(shared.selected)
-    return [
-        f"Scores on {names} selected some of these models or their settings, and err upward there: {rest}."
-    ]
+    what = f"Scores on {', '.join(shared.selected)} selected some of these models or their settings"
+    return [f"{what}, and err upward there: {rest}."]
 
 
 def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
-    cells = [
-        Cell(text=score_text(value), value=value, kind="best" if value == best else "")
-        if value == value
-        else EMPTY
-        for value in map(float, values)
-    ]
+    cells = [_number(value, kind="best" if value == best else "") for value in map(float, values)]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
     return Row(cells=[_text(name), _text(of), *cells])
 
 
-def _own_cell(means: Means, row: int) -> Cell:
-    count, value = int(means.count[row]), float(means.values[row])
-    if not count:
-        return Cell(text="–", kind="none")
-    if means.complete[row]:
-        return Cell(text=score_text(value), value=value)
-    text, note = (
-        f"{score_text(value)} ({count}/{means.expected})",
-        f"over {count} of {means.expected} {means.over}",
-    )
-    return Cell(text=text, value=value, kind="part", note=note)
+def _number(value: float, **more: Any) -> Cell:
+    return Cell(text=score_text(value), value=value, **more) if value == value else EMPTY
 
 
 def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
-    means: dict[str, tuple[str, Callable[[Pair], Difference | None]]] = {
-        "tasks": ("Over tasks", lambda pair: pair.tasks)
-    }
-    if shared.untouched:
-        means["untouched"] = ("Over untouched tasks", lambda pair: pair.untouched)
-    if len(shared.by_type) > 1:
-        means["types"] = ("Over types", lambda pair: pair.types)
+    means = {"tasks": "Over tasks"}
+    means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
+    means |= {"types": "Over types"} if len(shared.by_type) > 1 else {}
+    counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
     heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
-    counts = (("wins", "Higher"), ("losses", "Lower"), ("ties", "Ties"))
-    heads += [Column(key=key, label=label, numeric=True) for key, label in counts]
-    for key, (label, _) in means.items():
+    heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
+    for key, label in means.items():
         heads += [
             Column(key=key, label="Difference", group=label, numeric=True),
             Column(key=f"{key}_half", label="±", group=label, numeric=True),
             Column(key=f"{key}_verdict", label="So", group=label),
         ]
-    rows = []
-    for pair in shared.pairs():
+    rows, pairs = [], shared.pairs()
+    for pair in pairs:
         names = labels[pair.first], labels[pair.second]
-        cells = [*map(_text, names), *(_text(getattr(pair, key)) for key, _ in counts)]
-        for _, difference in means.values():
-            cells += _difference_cells(difference(pair), *names)
+        cells = [*map(_text, names), *(_text(getattr(pair, key)) for key in counts)]
+        for key in means:
+            cells += _gap_cells(getattr(pair, key), *names)
         rows.append(Row(cells=cells))
-    return Table(
-        name="pairs",
-        caption="Two at a time: the one against the other",
-        columns=heads,
-        rows=rows,
-        notes=[INTERVALS],
-    )
+    by = {getattr(pair, key).by for pair in pairs for key in means}
+    ways = "; else ".join(text for key, text in BY.items() if key in by)
+    notes = [INTERVAL.format(ways)] if ways else []
+    caption = "Two at a time: the one against the other"
+    return Table(name="pairs", caption=caption, columns=heads, rows=rows, notes=notes)
 
 
-def _difference_cells(difference: Difference | None, one: str, other: str) -> list[Cell]:
-    if difference is None:
-        return [EMPTY] * 3
-    verdict = f"{one if difference.value > 0 else other} is higher" if difference.is_clear else ALIKE
-    if difference.half is None:
-        return [
-            Cell(text=delta_text(difference.value), value=difference.value),
-            EMPTY,
-            _text("a single task gives no interval"),
-        ]
-    half = Cell(text=f"{100 * difference.half:.2f}", value=difference.half)
-    return [Cell(text=delta_text(difference.value), value=difference.value), half, _text(verdict)]
+def _gap_cells(gap: Gap, one: str, other: str) -> list[Cell]:
+    value = Cell(text=delta_text(gap.value), value=gap.value)
+    if gap.half is None:
+        return [value, EMPTY, _text("too few tasks to say")]
+    half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
+    return [value, half, _text(f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE)]
 
 
-def _tasks_table(shared: Common, labels: Sequence[str], state: CompareState) -> Table:
+def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state: CompareState) -> Table:
     """Each task that all have: scores, differences to the first entry, and which is best."""
-    fields = _task_fields(shared, labels)
+    fields = _task_fields(queries, shared, labels)
     kinds = [state.type] if state.type in shared.by_type else shared.by_type
     rows = [at for kind in kinds for at in shared.by_type[kind]]
     rows = _sorting.in_order(rows, fields, state.sort) if state.sort else rows
-    known = bool(np.isfinite(shared.scores.low[:, shared.columns]).any())
-    rule = "equal, or within their known intervals combined" if known else "equal. No interval is known"
+    known = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
+    rule = "level by a test over the same examples, or by known intervals" if known else "equal"
     columns = shared.scores.site_suite.suite.columns
     return Table(
         name="tasks",
@@ -490,7 +437,7 @@ def _tasks_table(shared: Common, labels: Sequence[str], state: CompareState) -> 
     )
 
 
-def _task_fields(shared: Common, labels: Sequence[str]) -> list[_sorting.Field[int]]:
+def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[_sorting.Field[int]]:
     site_suite, values = shared.scores.site_suite, shared.scores.values
     columns, column = site_suite.suite.columns, _sorting.Field[int]
 
@@ -504,11 +451,10 @@ def _task_fields(shared: Common, labels: Sequence[str]) -> list[_sorting.Field[i
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
                cell=lambda at: _text(columns[at].name, href=column_path(site_suite, columns[at]))),
-        column(key="type", label="Type", sort=lambda at: columns[at].type,
-               cell=lambda at: _text(columns[at].type)),
+        column(key="type", label="Type", sort=lambda at: columns[at].type),
     ]  # fmt: skip
     for row, label in enumerate(labels):
-        fields += _entry_fields(shared, row, label)
+        fields += _entry_fields(queries, shared, row, label)
     if len(labels) > 2:
         fields.append(
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
@@ -517,86 +463,43 @@ def _task_fields(shared: Common, labels: Sequence[str]) -> list[_sorting.Field[i
     return [*fields, column(key="best", label="Best", cell=best)]
 
 
-def _entry_fields(shared: Common, row: int, label: str) -> Iterator[_sorting.Field[int]]:
+def _entry_fields(queries: Queries, shared: Common, row: int, label: str) -> Iterator[_sorting.Field[int]]:
     """The columns of one entry: its scores, and how they differ from those of the first."""
     values, column = shared.scores.values, _sorting.Field[int]
-    yield column(
-        key=f"s{row}",
-        label=label,
-        numeric=True,
-        sort=lambda at: float(values[row, at]),
-        cell=lambda at: _score_cell(shared, row, at),
-    )
+
+    def score(at: int) -> Cell:
+        cell = task_cell(shared.scores, row, at, queries.entries)
+        return replace(cell, kind=f"best {cell.kind}".strip()) if shared.winners(at) == [row] else cell
+
+    def delta(at: int) -> Cell:
+        gap = float(values[row, at] - values[0, at])
+        note = f"{ALIKE} on this task" if shared.tied(row, 0, at) else ""
+        return Cell(text=delta_text(gap), value=gap, note=note)
+
+    yield column(key=f"s{row}", label=label, numeric=True, sort=lambda at: float(values[row, at]), cell=score)
     if row:
-        yield column(
-            key=f"d{row}",
-            label=f"{LETTERS[row]} − A",
-            numeric=True,
-            note="The difference to the first.",
-            sort=lambda at: float(values[row, at] - values[0, at]),
-            cell=lambda at: _delta_cell(shared, row, at),
-        )
+        yield column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, cell=delta,
+                     note="The difference to the first.",
+                     sort=lambda at: float(values[row, at] - values[0, at]))  # fmt: skip
 
 
-def _delta_cell(shared: Common, row: int, at: int) -> Cell:
-    gap = float(shared.scores.values[row, at] - shared.scores.values[0, at])
-    note = f"{ALIKE}, by their intervals or as they are equal" if shared.tied(row, 0, at) else ""
-    return Cell(text=delta_text(gap), value=gap, note=note)
-
-
-def _score_cell(shared: Common, row: int, at: int) -> Cell:
-    scores, entry = shared.scores, shared.entries[row]
-    value, low, high = (float(numbers[row, at]) for numbers in (scores.values, scores.low, scores.high))
-    column, texts = scores.site_suite.suite.columns[at], int(scores.trained_on[row, at])
-    scopes = scopes_of(column)
-    kinds = ["best"] if shared.winners(at) == [row] else []
-    kinds += leaks(entry, scopes, texts, column.name)
-    kinds += ["other"] if scores.reasons[row, at] == OTHER else []
-    notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [*choices_made(entry, scopes), *([texts_text(texts)] if texts else [])]
-    result = int(scores.results[row, at])
-    cell = Cell(
-        text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
-        href=f"/results/{result}" if result else "",
-    )  # fmt: skip
-    return over_seeds(cell, float(scores.deviations[row, at]), entry.seeds)
-
-
-def _missing_table(shared: Common, labels: Sequence[str]) -> Table:
-    """The tasks that some of them have and others do not, with why."""
-    site_suite = shared.scores.site_suite
-    there = (shared.scores.reasons != REASONS.index("none")).any(axis=0)
+def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> Table:
+    """The tasks that some of them have and others do not."""
+    scores, site_suite = shared.scores, shared.scores.site_suite
+    there = (scores.reasons != REASONS.index("none")).any(axis=0)
     rows = []
     for at, column in enumerate(site_suite.suite.columns):
         if there[at] and at not in shared.columns:
             head = _text(column.name, href=column_path(site_suite, column))
-            cells = [_why_cell(shared, row, at) for row in range(len(labels))]
+            cells = [task_cell(scores, row, at, queries.entries) for row in range(len(labels))]
             rows.append(Row(cells=[head, _text(column.type), *cells], key=column.name))
-    nobody = int((~there).sum())
+    nobody, heads = int((~there).sum()), (("name", "Task"), ("type", "Type"))
+    columns = [Column(key=key, label=label, sticky=key == "name") for key, label in heads]
     return Table(
-        name="missing",
-        caption="Not compared, as not all have it",
-        columns=[
-            Column(key="name", label="Task", sticky=True),
-            Column(key="type", label="Type"),
-            *_columns(labels),
-        ],
+        name="missing", caption="Not compared, as not all have it", columns=[*columns, *_columns(labels)],
         rows=rows,
         notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
-    )
-
-
-def _why_cell(shared: Common, row: int, at: int) -> Cell:
-    scores = shared.scores
-    reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
-    if reason == "seeds":
-        return some_seeds(int(scores.seeds[row, at]), len(shared.entries[row].seeds))
-    if scores.counted[row, at]:
-        return Cell(text=score_text(value), value=value)
-    if reason == "other" and value == value:
-        return Cell(text=f"{score_text(value)}, {SHORT[reason]}", value=value, kind="other")
-    kind = reason if reason in ("none", "failed", "bad") else ""
-    return Cell(text=SHORT.get(reason, "–"), kind=kind) if reason else EMPTY
+    )  # fmt: skip
 
 
 def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
@@ -618,14 +521,8 @@ def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Seq
 
 
 def _values_cell(values: Sequence[Any]) -> Cell:
-    texts = [
-        value
-        if isinstance(value, str)
-        else "absent"
-        if value is None
-        else json.dumps(value, ensure_ascii=False)
-        for value in values[:20]
-    ]
+    named = ("absent" if value is None else value for value in values[:20])
+    texts = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in named]
     more = f"; and {len(values) - 3} more" if len(values) > 3 else ""
     short = re.sub(r"\b[0-9a-f]{16,}\b", lambda hash_: hash_[0][:12], "; ".join(texts[:3]) + more)
     return Cell(text=short if len(short) <= LONG else f"{short[:LONG]} …", value="; ".join(texts))

@@ -85,7 +85,7 @@ class Model:
 
 
 def find_model(queries: Queries, slug: str) -> Model:
-    """The model of a path; a backbone is also found by the path of any of its names.
+    """The model of a path; a backbone also has the path of any of its names.
 
     Raises:
         NotFound: There is none; the nearest are named.
@@ -116,11 +116,11 @@ def _facts(queries: Queries, model: Model) -> dict[str, Any]:
 def parents_of(queries: Queries, model: Model, parent: str | None) -> list[str]:
     """What a model was made from, and what that was made from, as far as it is stated."""
     made_from = {entry.model: entry.adapted_from for entry in queries.entries.values() if entry.adapted_from}
-    found: list[str] = []
-    while parent and parent not in (*model.names, *found):
-        found.append(parent)
+    parents: list[str] = []
+    while parent and parent not in (*model.names, *parents):
+        parents.append(parent)
         parent = made_from.get(parent)
-    return found
+    return parents
 
 
 def _path(queries: Queries, name: str) -> str:
@@ -173,14 +173,14 @@ def _entries_table(model: Model, shown: Entry | None, path: str) -> Table:
     return values_table("entries", caption, labels, rows, "tasks")
 
 
-def _paper_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[Table]:
+def _paper_tables(site: Site, model: Model, standings: Sequence[Standing]) -> list[Table]:
     """What papers print of a model, below what was measured of it and imported: a table for each suite."""
     names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
         if not names.isdisjoint((row.hub_id, row.backbone, row.name)):
             suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
             suites.setdefault(suite, []).append(row)
-    own, entries = [one for one in found if one.entry.origin != "reported"], site.queries.entries
+    own, entries = [one for one in standings if one.entry.origin != "reported"], site.queries.entries
     return [
         _paper_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)], entries)
         for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
@@ -234,22 +234,22 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
 
 def view(site: Site, state: ModelState, model: str) -> Page:
     """The page of a model."""
-    queries, found = site.queries, find_model(site.queries, model)
-    path, entry = address(f"/models/{found.slug}"), _shown(found, state.entry)
-    own = results_of(queries, [e for e in found.entries if not e.member or e is entry])
+    queries, shown = site.queries, find_model(site.queries, model)
+    path, entry = address(f"/models/{shown.slug}"), _shown(shown, state.entry)
+    own = results_of(queries, [e for e in shown.entries if not e.member or e is entry])
     own.sort(key=lambda one: one.entry is not entry)
     standings = [one for results in own for one in results.standings]
-    records, facts = _records(queries, own), _facts(queries, found)
+    records, facts = _records(queries, own), _facts(queries, shown)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
     newest = max(records.values(), key=_written, default={})
     results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
-    parents = parents_of(queries, found, facts["adapted_from"])
+    parents = parents_of(queries, shown, facts["adapted_from"])
     made = entry.lineage.parents if entry and entry.lineage else ()
     pages = {name: _path(queries, name) for name in (*parents, *(parent.name for parent in made))}
     tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
     context: dict[str, Any] = {
-        "model": found, "entry": entry, "facts": facts, "parents": parents, "words": words,
+        "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": words,
         "provenance": newest.get("provenance") or {},
         "pages": tasks | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
@@ -258,24 +258,24 @@ def view(site: Site, state: ModelState, model: str) -> Page:
     }  # fmt: skip
     tables = [
         *suites_tables(queries, standings, path),
-        *_paper_tables(site, found, standings),
+        *_paper_tables(site, shown, standings),
         *results,
-        _entries_table(found, entry, path),
+        _entries_table(shown, entry, path),
         training_table(records, own[0].intervals) if own else None,
         sweep_table(sweeps),
-        judged_table(queries, found.entries),
-        _children_table(queries, found),
+        judged_table(queries, shown.entries),
+        _children_table(queries, shown),
     ]
     return Page(
-        title=found.name,
+        title=shown.name,
         template="model.html",
         lead=_lead(facts, parents),
         crumbs=[Crumb(label="Models", href="/search")],
         tables=[table for table in tables if (table and table.rows) or table in results],
         charts=[*context["training"], *context["sweeps"]],
         data={
-            "model": found.name,
-            "names": found.names,
+            "model": shown.name,
+            "names": shown.names,
             "entry": entry.slug if entry else None,
             "seeds": list(entry.seeds) or None if entry else None,
             "lineage": entry.lineage.model_dump(mode="json") if entry and entry.lineage else None,
@@ -350,11 +350,11 @@ def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     return " · ".join([*parts, *(f"made from {name}" for name in parents[:1])])
 
 
-def _badges(entry: Entry | None, found: Sequence[Standing]) -> list[tuple[str, str]]:
+def _badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[str, str]]:
     """The badges of an entry: of every suite that it has all of, or of the first."""
     if entry is None or entry.origin == "reported" or entry.member:
         return []
-    own = [one for one in found if one.entry is entry]
+    own = [one for one in standings if one.entry is entry]
     titles = {one.suite.slug: one.suite.suite.title for one in [o for o in own if o.complete] or own[:1]}
     return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()]
 

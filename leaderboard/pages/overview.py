@@ -64,11 +64,12 @@ def view(site: Site, state: State) -> Page:
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
     boards = [_board(slug, table) for slug, table in tables.items()]
+    numbers = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Which encoder?",
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
-        "harness, imported from mteb's results, or printed in papers, each marked with how it was made.",
+        f"harness, imported from mteb's results, or among {numbers:,} numbers in papers, each so marked.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
         context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},

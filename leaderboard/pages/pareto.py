@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,13 +16,14 @@ from leaderboard.data.papers import Paper
 from leaderboard.data.queries import Queries
 from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
+from leaderboard.pages import _sorting
 from leaderboard.pages._costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
 from leaderboard.pages._suite_table import untouched_note
 from leaderboard.web.charts import Axis, Point, Scatter, chart, frontier_points
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, paging
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
@@ -187,8 +188,7 @@ def _labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, 
 
 def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans | None) -> _Score:
     kind, _, name = key.partition(":")
-    rows = range(len(scores.entries))
-    low, high = np.full((2, len(rows)), np.nan)
+    low, high = np.full((2, len(scores.entries)), np.nan)
     if kind == "task":
         at = [column.name for column in scores.site_suite.suite.columns].index(name)
         there = scores.counted[:, at]
@@ -196,22 +196,16 @@ def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans 
             over=name, values=np.where(there, scores.values[:, at], np.nan), count=there.astype(np.int64),
             expected=1, deviations=scores.deviations[:, at],
         )  # fmt: skip
-        return _Score(
-            label=label,
-            means=means,
-            low=scores.low[:, at],
-            high=scores.high[:, at],
-            selected=scores.selected[:, at],
-        )
+        low, high, selected = scores.low[:, at], scores.high[:, at], scores.selected[:, at]
+        return _Score(label=label, means=means, low=low, high=high, selected=selected)
     if key == "untouched" and untouched:
-        return _Score(
-            label=label, means=untouched.over_tasks, low=low, high=high, selected=np.zeros(len(rows), bool)
-        )
+        means, selected = untouched.over_tasks, np.zeros(len(low), bool)
+        return _Score(label=label, means=means, low=low, high=high, selected=selected)
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
             low[row], high[row] = average["interval"]
     means = scores.by_type[name] if kind == "type" else scores.mean(key)
-    selected = np.array([bool(scores.chose(row, name)) for row in rows], bool)
+    selected = np.array([bool(scores.chose(row, name)) for row in range(len(low))], bool)
     return _Score(label=label, means=means, low=low, high=high, selected=selected)
 
 
@@ -286,55 +280,41 @@ def _point(dot: Dot, measure: str) -> Point:
     )  # fmt: skip
 
 
-_Heads = Sequence[tuple[Column, Callable[[Dot], Cell]]]
-
-
 def _tables(
     points: _Points, where: Paging, state: ParetoState, score: _Score, across: _Across
 ) -> list[Table]:
-    measure, expected = MEASURES[state.x], score.means.expected
-    step = {id(dot): last for dot, last in zip(points.best, _neighbours(points), strict=True)}
-    heads: _Heads = [
-        (Column(key="model", label="Model", sticky=True),
-         lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href,
-                          note=dot.entry.treatment)),
-        (Column(key="origin", label="Origin"),
-         lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin)),
-        (Column(key="x", label=across.axis.label, numeric=True),
-         lambda dot: Cell(text=measure.text(dot.x), value=str(dot.x) if isinstance(dot.x, date) else dot.x)),
-        (Column(key="score", label=_capital(score.label), numeric=True), _score_cell),
+    measure, expected, column = MEASURES[state.x], score.means.expected, _sorting.Field[Dot]
+    last = [None, *points.best[:-1]] if points.plot.better == "lower" else [*points.best[1:], None]
+    steps = {id(dot): before for dot, before in zip(points.best, last, strict=True)}
+    fields = [
+        column(key="model", label="Model", sticky=True,
+               cell=lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href,
+                                     note=dot.entry.treatment)),
+        column(key="origin", label="Origin",
+               cell=lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin)),
+        column(key="x", label=across.axis.label, numeric=True,
+               cell=lambda dot: Cell(text=measure.text(dot.x),
+                                     value=str(dot.x) if isinstance(dot.x, date) else dot.x)),
+        column(key="score", label=_capital(score.label), numeric=True, cell=_score_cell),
     ]  # fmt: skip
-    count: _Heads = [
-        (Column(key="there", label="Tasks", numeric=True),
-         lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected)),
+    count = [
+        column(key="there", label="Tasks", numeric=True,
+               cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected))
     ] if expected > 1 else []  # fmt: skip
-    gain = (Column(key="step", label="Gain", numeric=True, note=GAIN), lambda dot: _gain(dot, step[id(dot)]))
-    beaten = (Column(key="beaten", label="Beaten by", note=BEATEN), lambda dot: _beaten(points, dot))
+    gain = column(key="step", label="Gain", numeric=True, note=GAIN,
+                  cell=lambda dot: _gain(dot, steps[id(dot)]))  # fmt: skip
+    beaten = column(key="beaten", label="Beaten by", note=BEATEN, cell=lambda dot: _beaten(points, dot))
     shown = points.dots[max(where.first - 1, 0) : where.last]
+    every = "All points, the best score first, incomplete ones last"
     return [
-        _table("frontier", "The frontier: nothing beats these on both axes", [*heads, gain], points.best),
-        _table(
-            "points",
-            "All points, the best score first, incomplete ones last",
-            [*heads, *count, beaten],
-            shown,
-        ),
+        _table("frontier", "The frontier: nothing beats these on both axes", [*fields, gain], points.best),
+        _table("points", every, [*fields, *count, beaten], shown),
     ]
 
 
-def _table(name: str, caption: str, heads: _Heads, dots: Sequence[Dot]) -> Table:
-    return Table(
-        name=name, caption=caption, columns=[column for column, _ in heads],
-        rows=[
-            Row(cells=[cell(dot) for _, cell in heads], key=dot.entry.slug, kind="" if dot.whole else "part")
-            for dot in dots
-        ],
-    )  # fmt: skip
-
-
-def _neighbours(points: _Points) -> list[Dot | None]:
-    """Of each point of the frontier the one next to it that is better across."""
-    return [None, *points.best[:-1]] if points.plot.better == "lower" else [*points.best[1:], None]
+def _table(name: str, caption: str, fields: Sequence[_sorting.Field[Dot]], dots: Sequence[Dot]) -> Table:
+    rows = [_sorting.row_of(dot, fields, dot.entry.slug, "" if dot.whole else "part") for dot in dots]
+    return Table(name=name, caption=caption, columns=[field.head() for field in fields], rows=rows)
 
 
 def _score_cell(dot: Dot) -> Cell:
@@ -349,11 +329,9 @@ def _gain(dot: Dot, last: Dot | None) -> Cell:
 
 
 def _beaten(points: _Points, dot: Dot) -> Cell:
-    if dot in points.best:
-        return Cell(text="on the frontier")
     better = points.beaten_by(dot)
     if better is None:
-        return EMPTY
+        return Cell(text="on the frontier") if dot in points.best else EMPTY
     text = f"{better.entry.model} ({delta_text(better.score - dot.score)})"
     return Cell(text=text, value=better.entry.model, href=better.href)
 
@@ -366,16 +344,16 @@ def _form(
         for slug, one in queries.suites.items()
         if slug in queries.entries_of_suites or one.main or slug == state.suite
     ]
-    conventions = [(name, f"as {name} prints") for name in views(scores.site_suite.suite)]
     selects: dict[str, tuple[str, str, Sequence[tuple[str, str]]]] = {
         "suite": ("Suite", state.suite, suites),
         "y": ("Score", state.y, [(key, _capital(name)) for key, name in labels.items()]),
         "x": ("Against", state.x, _measures(scores)),
         "device": ("Measured on", across.device, [(name, name) for name in across.devices]),
-        "view": ("Numbers", scores.convention, conventions),
+        "view": ("Numbers", scores.convention,
+                 [(name, f"as {name} prints") for name in views(scores.site_suite.suite)]),
         "each": ("A point for", state.each, EACH),
         "scale": ("Axis", state.scale, () if state.x == "date" else SCALES),
-    }
+    }  # fmt: skip
     own = [
         Control(kind="select", name=name, label=label, value=value, options=options,
                 more=name in ("view", "each", "scale"))
@@ -388,34 +366,27 @@ def _form(
         own.insert(3, price)
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
-    fields = {name: f.get_default(call_default_factory=True) for name, f in ParetoState.model_fields.items()}
-    own_fields = ("suite", "x", "y", "price", "theme")
-    reset = state.query(**{name: value for name, value in fields.items() if name not in own_fields})
-    return form(
-        state,
-        PATH,
-        [*own, part, *controls(state, scores.entries)],
-        chips=chips(state, PATH),
-        reset=f"{PATH}?{reset}",
-    )
+    kept = {name: getattr(state, name) for name in ("suite", "x", "y", "price", "theme")}
+    reset = f"{PATH}?{ParetoState(**kept).query()}"
+    every = [*own, part, *controls(state, scores.entries)]
+    return form(state, PATH, every, chips=chips(state, PATH), reset=reset)
 
 
 def _measures(scores: SuiteScores) -> list[tuple[str, str]]:
     """What a score can be set against; the choice says so where no entry has it."""
-    measured = any(entry.origin == "measured" for entry in scores.entries)
-    options: list[tuple[str, str]] = []
-    for key, one in MEASURES.items():
-        known = measured if one.of is None else any(one.of(entry) for entry in scores.entries)
-        options.append((key, one.name if known or key == "flops" else f"{one.name} (not known)"))
-    return options
+    every, measured = scores.entries, any(entry.origin == "measured" for entry in scores.entries)
+    known = {
+        key: key == "flops" or (measured if one.of is None else any(map(one.of, every)))
+        for key, one in MEASURES.items()
+    }
+    return [(key, one.name if known[key] else f"{one.name} (not known)") for key, one in MEASURES.items()]
 
 
 def _lead(points: _Points, title: str, across: _Across) -> str:
     whole = sum(dot.whole for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
-    return f"{title}: " + (
-        f"{whole} {what}, {len(points.best)} on the frontier." if points.dots else "no points."
-    )
+    found = f"{whole} {what}, {len(points.best)} on the frontier" if points.dots else "no points"
+    return f"{title}: {found}."
 
 
 def _warnings(points: _Points, state: ParetoState, across: _Across) -> list[str]:

@@ -43,20 +43,20 @@ class _ProtocolValues:
 
 def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
     """The protocol behind a recipe in a variant; of one that makes models, its settings."""
-    found = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
-    if not is_dataclass(found):
+    protocol = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
+    if not is_dataclass(protocol):
         return _ProtocolValues()
     if entry.kind == "model":
         assumed = getattr(recipe, "assumed", ())
-        own = assumed(found) if callable(assumed) else assumed
-        settings = {one.name: words(getattr(found, one.name)) for one in fields(found)}
+        own = assumed(protocol) if callable(assumed) else assumed
+        settings = {one.name: words(getattr(protocol, one.name)) for one in fields(protocol)}
         return _ProtocolValues(settings=settings, assumed=(*own, *getattr(recipe, "assumed_data", ())))
-    grids: Mapping[str, Any] = getattr(found, "grids", {})
+    grids: Mapping[str, Any] = getattr(protocol, "grids", {})
     return _ProtocolValues(
-        runs=getattr(found, "runs", None),
-        settings=dict(_flat(found)),
+        runs=getattr(protocol, "runs", None),
+        settings=dict(_flat(protocol)),
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
-        assumed=tuple(getattr(found, "assumed", ())),
+        assumed=tuple(getattr(protocol, "assumed", ())),
     )
 
 
@@ -90,12 +90,12 @@ def _models_table(queries: Queries, recipe: AnyRecipe) -> Table:
     entries = _models(queries, recipe.name.partition(":")[0])
     present = {score.scope for score in queries.scores(entry=[entry.id for entry in entries])}
     boards, convention = list(queries.suites), _convention(recipe)
-    found = [
+    rows = [
         one for one in standings(queries, entries, present)
         if one.suite.main and one.scores.convention == convention
     ]  # fmt: skip
-    found.sort(key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
-    return standings_table("used", "Measured with it, × 100", found, [*MODEL_FIELDS, *SUITE_FIELDS, START])
+    rows.sort(key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
+    return standings_table("used", "Measured with it, × 100", rows, [*MODEL_FIELDS, *SUITE_FIELDS, START])
 
 
 def _start_cell(one: Standing) -> Cell:

@@ -130,14 +130,14 @@ def _text(value: Any) -> str:
 def _metrics(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
     """Every number of a result, and the names of what is not a number."""
     scores = record.get("scores", {}) if record else document
-    found = [
+    metrics = [
         (split, subset, name, value)
         for split, subsets in scores.items()
         for subset, values in subsets.items()
         for name, value in (values.items() if record else [(main, values)])
     ]
-    other = dict.fromkeys(one[2] for one in found if not isinstance(one[3], int | float | None))
-    return [one for one in found if one[2] not in other], list(other)
+    other = dict.fromkeys(one[2] for one in metrics if not isinstance(one[3], int | float | None))
+    return [one for one in metrics if one[2] not in other], list(other)
 
 
 def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:

@@ -53,12 +53,12 @@ class _Item:
 
     def match(self, words: Sequence[str]) -> tuple[int, int, str] | None:
         """How well it matches: 0 for a whole name, 1 for its beginning, 2 for a part; and by which name."""
-        query, found = "".join(words), []
+        query, matches = "".join(words), []
         for at, (letters, own, name) in enumerate(self._names):
             if all(word in letters for word in words):
                 begins = letters.startswith(query) or own.startswith(query)
-                found.append((0 if query in (letters, own) else 1 if begins else 2, min(at, 1), name))
-        return min(found, default=None)
+                matches.append((0 if query in (letters, own) else 1 if begins else 2, min(at, 1), name))
+        return min(matches, default=None)
 
 
 def _letters(text: str) -> str:
@@ -112,23 +112,23 @@ def search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     if query.strip() and not words:
         return []
     known = (one for one in _all_items(site) if kind in ("", one.kind))
-    found = [(*match, one) for one in known if (match := one.match(words)) is not None]
+    hits = [(*match, one) for one in known if (match := one.match(words)) is not None]
     if words:
-        found.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
-    return [(one, name) for *_, name, one in found]
+        hits.sort(key=lambda hit: (hit[0], KINDS.index(hit[3].kind), hit[1], len(hit[3].name), hit[3].name))
+    return [(one, name) for *_, name, one in hits]
 
 
 def view(site: Site, state: SearchState) -> Page:
     """The hits of a query."""
-    found = search(site, state.q, state.kind)
-    where = paging(len(found), state, "/search")
+    hits = search(site, state.q, state.kind)
+    where = paging(len(hits), state, "/search")
     rows = [
         (Cell(text=one.name, value=one.name, href=one.href), one.kind,
          name if name != one.name and state.q else "", one.what)
-        for one, name in found[max(0, where.first - 1) : where.last]
+        for one, name in hits[max(0, where.first - 1) : where.last]
     ]  # fmt: skip
     labels = {"name": "Name", "kind": "Kind", "matched": "Found by", "what": "What it is"}
-    caption = f"{len(found):,} hit{'' if len(found) == 1 else 's'}"
+    caption = f"{len(hits):,} hit{'' if len(hits) == 1 else 's'}"
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
         template="search.html",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -14,11 +15,12 @@ from leaderboard.data.scores import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.pages._task_scores import column_path
+from leaderboard.pages._training import values_table
 from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Row, Table
 
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
@@ -218,20 +220,9 @@ def _tasks(listed: SiteSuite) -> Table:
         languages = f"{len(codes)} languages" if len(codes) > 6 else ", ".join(codes)
         texts = (column.type, ", ".join(metrics), languages, ", ".join(data), about.text)
         head = Cell(text=column.name, value=column.name, href=column_path(listed, column))
-        rows.append(Row(cells=[head, *(Cell(text=text, value=text) for text in texts)]))
-    columns = [Column(key=label.lower(), label=label) for label in TASK_LABELS]
-    return Table(name="tasks", caption="Tasks of this suite", columns=columns, rows=rows)
-
-
-LIST_COLUMNS = (
-    Column(key="name", label="Suite", sticky=True),
-    Column(key="entries", label="Models", numeric=True, note="Models with a score."),
-    Column(key="columns", label="Tasks", numeric=True),
-    Column(key="types", label="Task types"),
-    Column(key="about", label="About"),
-    Column(key="typed", label="On the command line"),
-)
-"""Of the list of suites."""
+        rows.append((head, *texts))
+    labels = {label.lower(): label for label in TASK_LABELS}
+    return values_table("tasks", "Tasks of this suite", labels, rows)
 
 
 class SuitesState(State):
@@ -246,10 +237,14 @@ def suites_view(site: Site, state: SuitesState) -> Page:
     printed = {slug for _, slug, *_ in site.queries.averages()}
     suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
     suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
-    rows: list[Row] = []
+    labels = {
+        "name": "Suite", "entries": "Models", "columns": "Tasks", "types": "Task types", "about": "About",
+        "typed": "On the command line",
+    }  # fmt: skip
+    rows: list[Row | Sequence[Any]] = []
     for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
         own = [_suite_row(s, known.get(s.slug, 0), s.slug in printed) for s in suites if s.main == main]
-        group = Row(kind="group", cells=[Cell(text=heading), *[Cell()] * (len(LIST_COLUMNS) - 1)])
+        group = Row(kind="group", cells=[Cell(text=heading), *[EMPTY] * (len(labels) - 1)])
         rows += [group, *own] if own else []
     some = sum(suite.slug in printed or suite.slug in known for suite in suites)
     caption = f"{len(suites)} suites, {some} of them with scores"
@@ -257,26 +252,23 @@ def suites_view(site: Site, state: SuitesState) -> Page:
         title="Suites",
         template="suites.html",
         lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
-        tables=[Table(name="suites", caption=caption, columns=LIST_COLUMNS, rows=rows)],
+        tables=[values_table("suites", caption, labels, rows, "entries columns")],
         context=state,
     )
 
 
-def _suite_row(suite: SiteSuite, entries: int, printed: bool) -> Row:
-    types = ", ".join(dict.fromkeys(column.type for column in suite.suite.columns))
+def _suite_row(suite: SiteSuite, entries: int, printed: bool) -> Sequence[Any]:
     about = describe_suite(suite.typed, suite.suite.title).text
     short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
-    kind = "" if entries or printed else "none"
     typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
-    return Row(
-        cells=[
-            Cell(text=suite.suite.title, value=suite.suite.title, href=f"/suites/{suite.slug}"),
-            Cell(text=str(entries or ("papers" if printed else "–")), value=entries, kind=kind),
-            Cell(text=str(len(suite.suite.columns)), value=len(suite.suite.columns)),
-            Cell(text=types, value=types),
-            Cell(text=short, value=about, note=about if short != about else ""),
-            Cell(text=typed, value=suite.typed),
-        ]
+    kind = "" if entries or printed else "none"
+    return (
+        Cell(text=suite.suite.title, value=suite.suite.title, href=f"/suites/{suite.slug}"),
+        Cell(text=str(entries or ("papers" if printed else "–")), value=entries, kind=kind),
+        len(suite.suite.columns),
+        ", ".join(dict.fromkeys(column.type for column in suite.suite.columns)),
+        Cell(text=short, value=about, note=about if short != about else ""),
+        Cell(text=typed, value=suite.typed),
     )
 
 

@@ -36,13 +36,16 @@ from leaderboard.web.filters import SIZE_NAMES, Control, EntryState, Form, chips
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, address, paging
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
 
 GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 """The text of a cell without a score."""
+
+TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
+"""How the revision of a model is known, in short."""
 
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
@@ -83,13 +86,7 @@ class TaskState(EntryState):
 class TaskPage:
     """The parts of a task's page beside its tables.
 
-    Attributes:
-        facts: Name and value, with a URL and a note.
-        about: The description of the task.
-        suites: The suites that have it: title, URL, what they ask.
-        form: The filters.
-        paging: The rows that are shown.
-        path: The page's own path.
+    `facts` are name and value, with a URL and a note; `suites` title, URL and what each asks of the task.
     """
 
     facts: Sequence[tuple[str, ...]]
@@ -200,8 +197,7 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
     column = _sorting.Field[Scored]
     fields = [
         column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
-               note="Entries that no known interval tells apart share a rank.",
-               cell=lambda one: Cell(text=str(rank(one) or ""), value=rank(one))),
+               note="Entries that no known interval tells apart share a rank."),
         column(key="model", label="Model", sticky=True, cell=_model,
                sort=lambda one: one.entry.model.casefold()),
         column(key="score", label="Score", numeric=True, sort=score,
@@ -218,8 +214,7 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
                cell=_revision),
         column(key="data", label="Data", note="The revision of the data.",
                cell=lambda one: _data_cell(one, scope)),
-        column(key="released", label="Released", sort=lambda one: one.entry.released,
-               cell=lambda one: Cell(text=one.entry.released or "", value=one.entry.released)),
+        column(key="released", label="Released", sort=lambda one: one.entry.released),
     ]  # fmt: skip
     known = any(one.half is not None for one in ranked)
     return [field for field in fields if known or field.key != "interval"]
@@ -259,9 +254,9 @@ def _interval(one: Scored) -> Cell:
 
 def _revision(one: Scored) -> Cell:
     entry = one.source or one.entry
-    trust = entry.trust
-    text = (entry.revision or "")[:10] if trust == "commit" else trust
-    return Cell(text=text, value=trust, note=TRUST_TEXTS[trust])
+    name = TRUST_NAMES.get(entry.trust, entry.trust)
+    text = (entry.revision or "")[:10] if entry.trust == "commit" else name
+    return Cell(text=text, value=entry.trust, note=TRUST_TEXTS[entry.trust])
 
 
 def _data_cell(one: Scored, scope: Scope) -> Cell:
@@ -291,19 +286,20 @@ def _notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
 
 def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
     """The best of each size class, of rows with the best first."""
-    first: dict[str, Scored] = {}
-    for one in ranked:
-        first.setdefault(one.entry.size, one)
-    return {SIZE_NAMES[size]: first[size] for size in SIZE_NAMES if size in first}
+    first = {one.entry.size: one for one in reversed(ranked)}
+    return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
 
 
 def _size_table(best: Mapping[str, Scored]) -> Table:
-    heads = (("size", "Parameters"), ("model", "Model"), ("score", "Score"))
-    rows = []
-    for size, one in best.items():
-        score = Cell(text=score_text(one.value or 0.0), value=one.value)
-        rows.append(Row(cells=[Cell(text=size, value=size), _model(one), score], key=one.entry.slug))
-    columns = [Column(key=key, label=label, numeric=key == "score") for key, label in heads]
+    column = _sorting.Field[tuple[str, Scored]]
+    fields = [
+        column(key="size", label="Parameters", sort=lambda pair: pair[0]),
+        column(key="model", label="Model", cell=lambda pair: _model(pair[1])),
+        column(key="score", label="Score", numeric=True,
+               cell=lambda pair: Cell(text=score_text(pair[1].value or 0), value=pair[1].value)),
+    ]  # fmt: skip
+    rows = [_sorting.row_of(pair, fields, pair[1].entry.slug) for pair in best.items()]
+    columns = [field.head() for field in fields]
     return Table(name="sizes", caption="Best per size class", columns=columns, rows=rows)
 
 
@@ -315,11 +311,8 @@ def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
         for size, one in best.items()
     ]  # fmt: skip
     values = [100 * one.value for one in ranked if one.value is not None]
-    return chart(
-        "spread",
-        "Models by their score",
-        Distribution(axis=Axis(label="score × 100"), values=values, marks=marks),
-    )
+    plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
+    return chart("spread", "Models by their score", plot)
 
 
 def _lead(population: Sequence[Scored], ranked: int, state: TaskState) -> str:

@@ -96,11 +96,8 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Ta
 
     def model(one: _Task) -> Cell:
         entry = (best.get(one.name) or (None,))[0]
-        return (
-            Cell(text=entry.model, value=entry.model, href=address(f"/models/{entry.model_slug}"))
-            if entry
-            else Cell()
-        )
+        href = address(f"/models/{entry.model_slug}") if entry else ""
+        return Cell(text=entry.model, value=entry.model, href=href) if entry else Cell()
 
     def suites(one: _Task) -> Cell:
         more = f" +{len(one.suites) - 1}" if len(one.suites) > 1 else ""
@@ -112,13 +109,10 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Ta
     return [
         column(key="name", label="Task", sticky=True, sort=lambda one: one.name.casefold(),
                cell=lambda one: Cell(text=one.name, value=one.name, href=task_path(one.name))),
-        column(key="type", label="Type", sort=lambda one: one.type,
-               cell=lambda one: Cell(text=one.type, value=one.type)),
-        column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None,
-               cell=lambda one: Cell(text=one.metric, value=one.metric or None)),
+        column(key="type", label="Type", sort=lambda one: one.type),
+        column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None),
         column(key="results", label="Results", numeric=True, note="Results of all entries, with any splits.",
-               sort=lambda one: one.results,
-               cell=lambda one: Cell(text=f"{one.results:,}", value=one.results)),
+               sort=lambda one: one.results),
         column(key="best", label="Best", numeric=True, note="The best ranked score.", cell=score,
                sort=lambda one: one.best and one.best[1]),
         column(key="model", label="By", note="The model with the best score.", cell=model,

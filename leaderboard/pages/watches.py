@@ -197,12 +197,12 @@ def _row(value: Value, href: str, change: ChangePoint | None, task: str) -> Row:
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
     return plain_row(
         Cell(text=one.name, value=one.name, href=href, note=place),
-        _step(one.step),
+        one.step,
         Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
         score_cell(one.mean, kind="unsure" if value.apart and one.mean is not None else ""),
         *([score_cell(one.scores.get(task))] if task else []),
-        Cell(text=str(one.there), value=one.there),
-        Cell(text=str(one.wanted), value=one.wanted),
+        one.there,
+        one.wanted,
         _change(change),
         " · ".join(filter(None, (one.reason or value.apart, same))),
         Cell(text=f"{one.seconds:,.0f}", value=one.seconds),
@@ -216,10 +216,6 @@ def _change(change: ChangePoint | None) -> Cell:
         return EMPTY
     note = f"{CHANGES[change.kind]}, up to step {change.last:,}; p {change.p:.2g}"
     return Cell(text=f"−{100 * change.size:.2f}", value=-change.size, kind="regressed", note=note)
-
-
-def _step(step: int | None) -> Cell:
-    return Cell(text="–" if step is None else f"{step:,}", value=step)
 
 
 def _crumbs(site: Site) -> list[Crumb]:
@@ -256,7 +252,7 @@ def _watches(queries: Queries) -> Table:
                 one.source,
                 Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),
                 *(Cell(text=str(count or "–"), value=count) for count in counts),
-                _step(one.step),
+                one.step,
                 score_cell(one.mean),
                 score_cell(one.best, note=best),
                 Cell(text=changes or "–", value=changes or None, kind="regressed" if changes else ""),

@@ -23,7 +23,7 @@ from leaderboard.data import mteb_files, mteb_import
 from leaderboard.data.mteb_files import FACTS, card_facts, parse_files, tasks_by_name
 from leaderboard.data.mteb_import import (
     PARSER,
-    Outcome,
+    ImportResult,
     commit_of,
     import_results,
     mteb_tasks,
@@ -72,16 +72,16 @@ def tree(root: Path) -> Path:
     )
 
 
-def run(root: Path, to: Path, **more: Any) -> Outcome:
+def run(root: Path, to: Path, **more: Any) -> ImportResult:
     return import_results(root, to, **more)
 
 
-def rows(done: Outcome) -> list[dict[str, Any]]:
+def rows(done: ImportResult) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = done.imported.scores().to_pylist()
     return found
 
 
-def tables(done: Outcome) -> list[Any]:
+def tables(done: ImportResult) -> list[Any]:
     return [done.imported.entries(), done.imported.files(), done.imported.scores()]
 
 
