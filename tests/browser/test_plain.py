@@ -47,10 +47,10 @@ def test_the_form_filters(plain: Reader) -> None:
 def test_headings_sort(plain: Reader) -> None:
     page = plain.open(NANO)
     page.click(f'#t-suite th[data-key="{TASK}"] a:first-child')
-    down = values(plain.twin(), TASK)
-    assert (plain.rows(), down) == (keys(plain.twin()), sorted(down, reverse=True))
+    down = values(plain.data(), TASK)
+    assert (plain.rows(), down) == (keys(plain.data()), sorted(down, reverse=True))
     page.click(f'#t-suite th[data-key="{TASK}"] a:first-child')
-    up = values(plain.twin(), TASK)
+    up = values(plain.data(), TASK)
     assert up == sorted(down)
 
 
