@@ -59,7 +59,7 @@ def output() -> str:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
         return subprocess.run(
             command, cwd=folder, env=environment, check=True, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         ).stdout  # fmt: skip
 
 
