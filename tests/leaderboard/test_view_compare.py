@@ -223,7 +223,7 @@ def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
 
 
 def test_seeds_of_a_training_are_tested_together(tmp_path: Path) -> None:
-    """The interval holds the spread of three seeds; the single run of the other side is taken to vary alike."""
+    """The interval holds the spread of three seeds; the other side's single run is taken to vary alike."""
     draw = np.random.default_rng(5)
     one, lifts = draw.uniform(0.3, 0.6, 400), (0.05, 0.06, 0.07)
     noise = [draw.normal(0, 0.01, 400) for _ in lifts]
