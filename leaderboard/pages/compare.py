@@ -327,8 +327,8 @@ def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
 def _means_table(shared: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
     scores, suite = shared.scores, shared.scores.site_suite.suite
-    whole, typed = len(suite.columns), len(scores.by_type) > 1
-    count = whole if scores.over_tasks.complete.all() else len(shared.columns)
+    whole, typed = scores.over_tasks.expected, len(scores.by_type) > 1
+    count = whole if scores.over_tasks.complete.all() else len(shared.averaged)
     rows = [_mean_row(shared, "Over tasks", f"{count} of {whole} tasks", shared.over_tasks)]
     if shared.untouched:
         of = f"{len(shared.untouched)} of {whole} tasks"
@@ -387,7 +387,7 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
     means = {"tasks": "Over tasks"}
     means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
-    means |= {"types": "Over types"} if len(shared.by_type) > 1 else {}
+    means |= {"types": "Over types"} if len(shared.types) > 1 else {}
     counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
     heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
     heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
