@@ -13,8 +13,8 @@ import pytest
 from blocked import BLOCK
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("harness", "suites", "finetune")
-PACKAGES = (*ROOMS, "leaderboard")
+ROOMS = ("harness", "suites", "finetune", "leaderboard")
+PACKAGES = ROOMS
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
     *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
