@@ -74,7 +74,7 @@ class Compared(ABC):
     @property
     def total(self) -> Part:
         """The sum of all uncertainty."""
-        return together([self.examples] + ([self.seeds] if self.seeds is not None else []))
+        return _together([self.examples] + ([self.seeds] if self.seeds is not None else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,15 +132,15 @@ class Difference(Compared):
             theirs=tuple(theirs.tolist()),
             paired=paired,
             units=candidate.count,
-            examples=together(parts),
+            examples=_together(parts),
             exact=exact,
         )
 
 
-def together(parts: list[Part]) -> Part:
+def _together(parts: list[Part]) -> Part:
     """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
 
-    >>> together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
+    >>> _together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
     Part(variance=2.0, freedom=8.0)
     """
     total = sum(part.variance for part in parts)
@@ -243,7 +243,7 @@ def _run_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -
     if paired or not groups:
         return None
     if len(groups) == 2:
-        return together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
+        return _together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
     spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
     return Part(variance=round(spread, 15), freedom=len(groups[0]) - 1)
 
@@ -291,7 +291,7 @@ class MeanDifference(Compared):
         return MeanDifference(
             mine=mine,
             theirs=theirs,
-            examples=together([scaled(ones[task].examples, share) for task, share in shares.items()]),
+            examples=_together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
             spread=spread,
             columns=tuple(tested),
             wanted=len(columns),
@@ -314,7 +314,7 @@ def _runs(
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = together([scaled(part, share) for part, share in parts if part is not None])
+        seeds = _together([_scaled(part, share) for part, share in parts if part is not None])
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), seeds
     if not counts:
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), None
@@ -338,8 +338,7 @@ def _run(
     return total
 
 
-def scaled(part: Part, share: float) -> Part:
-    """The uncertainty of a share of a difference."""
+def _scaled(part: Part, share: float) -> Part:
     return Part(variance=share**2 * part.variance, freedom=part.freedom)
 
 

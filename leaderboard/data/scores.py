@@ -48,7 +48,7 @@ class Means:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuiteMeans:
+class _SuiteMeans:
     """Every mean of a suite: over its columns, over its types, and within each type."""
 
     over_tasks: Means
@@ -57,7 +57,7 @@ class SuiteMeans:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntouchedMeans(SuiteMeans):
+class UntouchedMeans(_SuiteMeans):
     """The means over the columns that chose no model of some rows; `part` says which columns did."""
 
     part: Untouched
@@ -350,7 +350,7 @@ def _suite_means(
     counted: NDArray[np.bool_],
     averages: Mapping[int, Mapping[str, Any]],
     by_seed: Mapping[int, Floats],
-) -> SuiteMeans:
+) -> _SuiteMeans:
     """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
     averaged = _averaged(suite)
     by_type = _by_type(suite, averaged, values, counted)
@@ -366,7 +366,7 @@ def _suite_means(
         pairs = [(over_tasks, of.over_tasks), (over_types, of.over_types)]
         for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
             mean.deviations[row] = seeds.values.std(ddof=1)
-    return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
+    return _SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
 def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:

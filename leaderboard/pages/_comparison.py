@@ -15,11 +15,13 @@ import numpy as np
 
 from harness import paths
 from harness.checks.decide import around, paired_test
-from harness.checks.difference import Difference, scaled, together
+from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
+from harness.checks.units import Units
 from harness.differences import Comparable
 from harness.scores import shown_only
 from harness.store import Store
+from harness.types import Column
 from leaderboard.data.entries import Entry
 from leaderboard.data.queries import Queries, Score
 from leaderboard.data.scores import FEWEST, NONE, OTHER, Floats, SuiteScores, half_width
@@ -96,6 +98,13 @@ class Common:
         return [int(at) for at in np.flatnonzero(self.scores.counted.all(axis=0))]
 
     @cached_property
+    def averaged(self) -> list[int]:
+        """Those columns that means are over: some are shown alone."""
+        suite = self.scores.site_suite.suite
+        apart = shown_only(suite)
+        return [at for at in self.columns if suite.columns[at].name not in apart]
+
+    @cached_property
     def by_type(self) -> dict[str, list[int]]:
         """Those columns by type; types without any are left out."""
         columns, by_type = self.scores.site_suite.suite.columns, dict[str, list[int]]()
@@ -111,7 +120,7 @@ class Common:
         for kind, means in self.scores.by_type.items():
             if means.complete.all():
                 types[kind] = _TypeMean(means.values, means.expected, means.expected)
-            elif places := self.by_type.get(kind):
+            elif places := [at for at in self.by_type.get(kind, ()) if at in self.averaged]:
                 types[kind] = _TypeMean(self.mean(places), len(places), means.expected)
         return types
 
@@ -119,7 +128,7 @@ class Common:
     def over_tasks(self) -> Floats:
         """The mean over the columns that all have, of each entry; NaN where there are none."""
         means = self.scores.over_tasks
-        return means.values if means.complete.all() else self.mean(self.columns)
+        return means.values if means.complete.all() else self.mean(self.averaged)
 
     @property
     def over_types(self) -> Floats:
@@ -137,8 +146,8 @@ class Common:
     def untouched(self) -> list[int]:
         """The columns of a mean over tasks that selected none of the entries; empty where no column did."""
         suite = self.scores.site_suite.suite
-        apart = {*self.selected, *shown_only(suite)}
-        return [at for at in self.columns if suite.columns[at].name not in apart] if self.selected else []
+        rest = [at for at in self.averaged if suite.columns[at].name not in self.selected]
+        return rest if self.selected else []
 
     @property
     def on_other_data(self) -> int:
@@ -170,18 +179,18 @@ class Common:
 
     def pairs(self) -> list[_Pair]:
         """Every two of the entries; none where they have no column in common."""
-        rows = range(len(self.entries)) if self.columns else range(0)
+        rows = range(len(self.entries)) if self.averaged else range(0)
         return [self._pair(one, other) for one, other in combinations(rows, 2)]
 
     def _pair(self, one: int, other: int) -> _Pair:
         gaps = self.scores.values[one] - self.scores.values[other]
         signs = [0 if self.tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
-        kinds = [self.scores.site_suite.suite.columns[at].type for at in self.columns]
-        weights = [len(kinds) / (len(self.by_type) * len(self.by_type[kind])) for kind in kinds]
+        kinds = [self.scores.site_suite.suite.columns[at].type for at in self.averaged]
+        weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
         return _Pair(
             first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
-            tasks=self._gap(one, other, self.columns, known=self._known_half(one, other)),
-            types=self._gap(one, other, self.columns, weights),
+            tasks=self._gap(one, other, self.averaged, known=self._known_half(one, other)),
+            types=self._gap(one, other, self.averaged, weights),
             untouched=self._gap(one, other, self.untouched) if self.untouched else None,
         )  # fmt: skip
 
@@ -198,15 +207,31 @@ class Common:
         own = np.array(weights) if weights else np.ones(len(columns))
         gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * own
         value = float(gaps.mean())
-        tests = [self.tests[one, other, at] for at in columns if (one, other, at) in self.tests]
-        if len(tests) == len(columns):
-            shares = own / len(columns)
-            part = together([scaled(t.total, float(share)) for t, share in zip(tests, shares, strict=True)])
-            return Gap(value, around(0.0, part, LEVEL / 2)[1], "examples")
+        half = self._tested_half(one, other, columns, by_type=bool(weights))
+        if half is not None:
+            return Gap(value, half, "examples")
         if known is not None:
             return Gap(value, known, "intervals")
         enough = len(columns) >= FEWEST
         return Gap(value, half_width(gaps), "tasks") if enough else Gap(value, None)
+
+    def _tested_half(self, one: int, other: int, columns: Sequence[int], *, by_type: bool) -> float | None:
+        """Half of the interval of a difference of means whose columns were all tested."""
+        suite, tests = self.scores.site_suite.suite, dict[str, Difference]()
+        chosen = tuple(suite.columns[at] for at in columns)
+        parts = replace(suite, columns=chosen).parts
+        for at, column in zip(columns, chosen, strict=True):
+            if (one, other, at) in self.tests:
+                name = column.name if column.name in parts else column.tasks[0].name
+                tests[name] = self.tests[one, other, at]
+        if by_type and not parts:
+            kinds = dict.fromkeys(column.type for column in chosen)
+            tasks = {kind: [c.tasks[0] for c in chosen if c.type == kind] for kind in kinds}
+            chosen = tuple(Column(name=kind, type=kind, tasks=tuple(some)) for kind, some in tasks.items())
+        mean = MeanDifference.over_suite(replace(suite, columns=chosen), tests)
+        if mean is None or len(tests) < len(columns) or len(mean.columns) < len(chosen):
+            return None
+        return None if by_type and parts else around(0.0, mean.total, LEVEL / 2)[1]
 
     def _known_half(self, one: int, other: int) -> float | None:
         """Half of the interval of a difference of means with intervals of their own, over all columns."""
@@ -265,50 +290,69 @@ _Record: TypeAlias = "tuple[str, str, str]"
 _known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
 
 
-def _tests(
-    queries: Queries, shared: Common, stores: Sequence[Store]
-) -> dict[tuple[int, int, int], Difference]:
+def _tests(queries: Queries, shared: Common, stores: Sequence[Store]) -> _Tests:
     """The tests over examples of two rows on a column that all have, cached."""
     scores, known = shared.scores, _known_tests.setdefault(queries, {})
-    measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured"]
     columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
+    measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured" and stores]
     pairs = [*combinations(measured, 2)][: max(1, TESTS // max(1, len(columns)))]
-    rows = sorted({row for pair in pairs for row in pair})
-    numbers = {int(scores.results[row, at]) for row in rows for at in columns} - {0}
-    places: dict[int, _Record] = {
-        result.id: (f"model-{queries.entries[result.source].artifact}"[:18], result.task, result.key)
-        for result in (queries.results(id=sorted(numbers)) if numbers and stores else ())
-        if result.key
-    }
+    records = _records(queries, shared, sorted({row for pair in pairs for row in pair}), columns)
     tests: _Tests = {}
     for (one, other), at in product(pairs, columns):
-        records = [places.get(int(scores.results[row, at])) for row in (one, other)]
-        if None not in records:
-            key = (scores.site_suite.slug, scores.convention, at, *records)
+        sides = [records.get((row, at), ()) for row in (one, other)]
+        if all(sides):
+            key = (scores.site_suite.slug, scores.convention, at, *sides)
             if key not in known:
-                known[key] = _test(scores, at, records, stores)
+                known[key] = _test(scores, at, sides, stores)
             gap = scores.values[one, at] - scores.values[other, at]
             if (test := known[key]) and abs(test.delta - gap) < NEAR:
                 tests[one, other, at] = test
     return tests
 
 
+def _records(
+    queries: Queries, shared: Common, rows: Sequence[int], columns: Sequence[int]
+) -> dict[tuple[int, int], tuple[_Record, ...]]:
+    """The records of measured rows by column: of a training over several seeds one for each."""
+    scopes = queries.scope_columns(shared.scores.site_suite, shared.scores.convention)
+    members = {row: queries.members(shared.entries[row]) or [shared.entries[row]] for row in rows}
+    own = {one.id: f"model-{one.artifact}"[:18] for some in members.values() for one in some}
+    if not own:
+        return {}
+    found = {(one.entry, one.scope): one.result for one in queries.scores(entry=[*own])}
+    results = {one.id: one for one in queries.results(id=sorted({*found.values()} - {0}))}
+    records = {}
+    for row, at in product(rows, columns):
+        numbers = [found.get((one.id, scopes[at][0]), 0) for one in members[row]]
+        if all(number in results and results[number].key for number in numbers):
+            some = [results[number] for number in numbers]
+            records[row, at] = tuple((own[one.entry], one.task, str(one.key)) for one in some)
+    return records
+
+
 def _test(
-    scores: SuiteScores, at: int, records: Sequence[_Record | None], stores: Sequence[Store]
+    scores: SuiteScores, at: int, sides: Sequence[Sequence[_Record]], stores: Sequence[Store]
 ) -> Difference | None:
-    """A test of two records over the examples that both were scored on; None where that cannot be."""
+    """A test of two sides over the examples that all their records were scored on; None without those."""
     suite = scores.site_suite.suite
     (task,), convention = suite.columns[at].tasks, suite.conventions.get(scores.convention)
     parts = convention.parts[task.name] if convention and task.output == "label" else ()
-    units = []
-    for record in filter(None, records):
-        scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.cache_folder())
-        own = scored.units if scored else None
-        units.append(own if parts or own is None else own.part(task.cells))
-    one, other = units
-    if one is None or other is None or not one.same_examples(other):
-        return None
-    if min(stratum.count for stratum in one.strata) < 2:
+    joined = []
+    for side in sides:
+        models = []
+        for record in side:
+            scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.cache_folder())
+            units = scored.units if scored else None
+            units = units if parts or units is None else units.part(task.cells)
+            if units is None:
+                return None
+            models.append(units if len(side) == 1 else units.as_probes())
+        try:
+            joined.append(Units.join_runs(models))
+        except ValueError:
+            return None
+    one, other = joined
+    if not one.same_examples(other) or min(stratum.count for stratum in one.strata) < 2:
         return None
     return Difference.between(one, other, paired=False, rng=np.random.default_rng(0), draws=DRAWS)
 

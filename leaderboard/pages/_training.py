@@ -14,7 +14,7 @@ from harness.scores import score_text
 from leaderboard.data.papers import Paper
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import task_path
-from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Line, Lines, Point, chart
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
 AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
@@ -202,15 +202,15 @@ def training_charts(record: Document) -> Iterator[Chart]:
             curves.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
     if curves:
         title = f"{task}: evaluations during training"
-        lines = [Line(label=name, points=points) for name, points in curves.items()]
+        lines = [Curve(label=name, points=points) for name, points in curves.items()]
         yield chart(slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines))
 
 
 def _scores_chart(
-    title: str, x: Axis, lines: Sequence[Line], marks: Sequence[tuple[float, str]] = ()
+    title: str, x: Axis, lines: Sequence[Curve], marks: Sequence[tuple[float, str]] = ()
 ) -> Chart:
     """Lines of scores, times 100."""
-    scaled = [Line(label=line.label, points=[_times_100(point) for point in line.points]) for line in lines]
+    scaled = [Curve(label=line.label, points=[_times_100(point) for point in line.points]) for line in lines]
     return chart(slug(title), title, Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks))
 
 
@@ -219,7 +219,7 @@ def _times_100(point: Point) -> Point:
     return Point(x=point.x, y=y, low=low, high=high)
 
 
-def grid_lines(cells: Sequence[Document]) -> list[Line]:
+def grid_lines(cells: Sequence[Document]) -> list[Curve]:
     """The scores of a grid by learning rate: a line for each of the other settings.
 
     Of many lines the best, the median and the worst are shown.
@@ -233,14 +233,14 @@ def grid_lines(cells: Sequence[Document]) -> list[Line]:
             groups.setdefault(label, {}).setdefault(rate, []).append(_number(cell.get("score")))
     if len(groups) <= MOST_LINES:
         lines = {name: [_mean_point(x, at[x]) for x in sorted(at)] for name, at in groups.items()}
-        return [Line(label=name, points=points) for name, points in lines.items()]
+        return [Curve(label=name, points=points) for name, points in lines.items()]
     rates: dict[float, list[float]] = {}
     for group in groups.values():
         for rate, scores in group.items():
             rates.setdefault(rate, []).extend(score for score in scores if score is not None)
     ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
     return [
-        Line(label=name, points=[Point(x=x, y=way(of) if of else None) for x, of in sorted(rates.items())])
+        Curve(label=name, points=[Point(x=x, y=way(of) if of else None) for x, of in sorted(rates.items())])
         for name, way in ways.items()
     ]
 
@@ -311,16 +311,16 @@ def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
             yield _scores_chart(title, axis, list(_sweep_lines(sweep, values)), marks)
 
 
-def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
+def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Curve]:
     """The mean, and each task by which was chosen; of many tasks the range about the mean."""
     many, means = len(sweep.tasks) > MOST_LINES, []
     for x, member in zip(values, sweep.curve, strict=True):
         low, high = (way(member.scores.values(), default=None) if many else None for way in (min, max))
         means.append(Point(x=x, y=member.mean, low=low, high=high))
-    yield Line(label=f"mean of {len(sweep.tasks)} tasks{', and their range' if many else ''}", points=means)
+    yield Curve(label=f"mean of {len(sweep.tasks)} tasks{', and their range' if many else ''}", points=means)
     for name in () if many else sweep.tasks:
         scores = [member.scores.get(name) for member in sweep.curve]
-        yield Line(label=name, points=[Point(x=x, y=y) for x, y in zip(values, scores, strict=True)])
+        yield Curve(label=name, points=[Point(x=x, y=y) for x, y in zip(values, scores, strict=True)])
 
 
 def _sweep_bars(sweep: SweepPart) -> Bars:

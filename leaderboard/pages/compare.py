@@ -53,7 +53,7 @@ LIKE_FOR_LIKE = (
 )
 
 
-class CompareState(State):
+class _CompareState(State):
     """The parameters of a comparison."""
 
     m: Texts = Field([], description="Entries, 2 to 6; differences are to the first.")
@@ -68,7 +68,7 @@ class CompareState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparePage:
+class _ComparePage:
     """The parts of a comparison beside its tables.
 
     `chosen` has each entry's label and the URL without it, `matches` what the search offers with the URL that
@@ -87,7 +87,7 @@ class ComparePage:
     most: int = MOST
 
 
-def view(site: Site, state: CompareState) -> Page:
+def _view(site: Site, state: _CompareState) -> Page:
     """The comparison."""
     queries = site.queries
     entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
@@ -100,7 +100,7 @@ def view(site: Site, state: CompareState) -> Page:
             template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context=ComparePage(form=form(state, PATH, [_search(state)]), **parts),
+            context=_ComparePage(form=form(state, PATH, [_search(state)]), **parts),
         )
     shared, labels = _common(site, entries, state), _labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
@@ -121,14 +121,14 @@ def view(site: Site, state: CompareState) -> Page:
         notes=_notes(shared),
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
-        context=ComparePage(
+        context=_ComparePage(
             form=form(state, PATH, [_search(state), *_controls(queries, shared, state)]), compared=True,
             same=0 if differences.rows else len(fields), **parts,
         ),
     )  # fmt: skip
 
 
-def _search(state: CompareState) -> Control:
+def _search(state: _CompareState) -> Control:
     return Control(kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name")
 
 
@@ -141,7 +141,7 @@ def _entry(queries: Queries, name: str) -> Entry:
     raise missing("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
 
 
-def _common(site: Site, entries: Sequence[Entry], state: CompareState) -> Common:
+def _common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
     names = {name for one in site.queries.suites.values() for name in views(one.suite)}
     if state.view and state.view not in names:
         raise missing("view", state.view, names, then="A suite's page offers those there are.")
@@ -158,7 +158,7 @@ def _labels(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) -> dict[str, Any]:
+def _chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -> dict[str, Any]:
     """Which entries are compared, and which a search can add."""
     slugs, text = [entry.slug for entry in entries], state.q.casefold().strip()
 
@@ -194,7 +194,7 @@ def _about(entry: Entry) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _controls(queries: Queries, shared: Common, state: CompareState) -> list[Control]:
+def _controls(queries: Queries, shared: Common, state: _CompareState) -> list[Control]:
     suites, own = queries.suites, shared.scores.site_suite
     counts = {**shared.overlaps, own.slug: shared.overlaps.get(own.slug, 0)}
     selects: dict[str, tuple[str, str, Sequence[tuple[str, str]]]] = {
@@ -274,7 +274,7 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
 
 
 def _facts_table(
-    queries: Queries, entries: Sequence[Entry], shared: Common | None, state: CompareState
+    queries: Queries, entries: Sequence[Entry], shared: Common | None, state: _CompareState
 ) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
@@ -319,7 +319,7 @@ def _trained(shared: Common, entry: Entry) -> Cell:
     return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 
-def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
+def _first(entries: Sequence[Entry], at: int, state: _CompareState) -> Cell:
     slugs = [entry.slug for entry in (entries[at], *entries[:at], *entries[at + 1 :])]
     return Cell(text="make it the first", href=f"{PATH}?{state.query(m=slugs)}")
 
@@ -327,8 +327,8 @@ def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
 def _means_table(shared: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
     scores, suite = shared.scores, shared.scores.site_suite.suite
-    whole, typed = len(suite.columns), len(scores.by_type) > 1
-    count = whole if scores.over_tasks.complete.all() else len(shared.columns)
+    whole, typed = scores.over_tasks.expected, len(scores.by_type) > 1
+    count = whole if scores.over_tasks.complete.all() else len(shared.averaged)
     rows = [_mean_row(shared, "Over tasks", f"{count} of {whole} tasks", shared.over_tasks)]
     if shared.untouched:
         of = f"{len(shared.untouched)} of {whole} tasks"
@@ -387,7 +387,7 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     """Every two entries: counts, and the differences of the means with their intervals."""
     means = {"tasks": "Over tasks"}
     means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
-    means |= {"types": "Over types"} if len(shared.by_type) > 1 else {}
+    means |= {"types": "Over types"} if len(shared.types) > 1 else {}
     counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
     heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
     heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
@@ -419,7 +419,7 @@ def _gap_cells(gap: Gap, one: str, other: str) -> list[Cell]:
     return [value, half, _text(f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE)]
 
 
-def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state: CompareState) -> Table:
+def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state: _CompareState) -> Table:
     """Each task that all have: scores, differences to the first entry, and which is best."""
     fields = _task_fields(queries, shared, labels)
     kinds = [state.type] if state.type in shared.by_type else shared.by_type
@@ -548,8 +548,8 @@ def _chart(shared: Common, labels: Sequence[str]) -> Chart:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=CompareState,
-        view=view,
+        state=_CompareState,
+        view=_view,
         summary="2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
         all_paths=lambda site: [PATH],
         formats=("json", "csv", "md", "tex"),

@@ -55,7 +55,7 @@ FACTS = (
 """What is stated of models, by the names in the JSON form."""
 
 
-class ModelState(State):
+class _ModelState(State):
     """What the page of a model takes."""
 
     entry: Text = Field(
@@ -68,7 +68,7 @@ class ModelState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class _Model:
     """A model with its entries, the best known first; of a backbone of the papers, under all of its names."""
 
     name: str
@@ -84,7 +84,7 @@ class Model:
         return list(dict.fromkeys((self.name, *hub, *printed, *(entry.model for entry in self.entries))))
 
 
-def find_model(queries: Queries, slug: str) -> Model:
+def find_model(queries: Queries, slug: str) -> _Model:
     """The model of a path; a backbone also has the path of any of its names.
 
     Raises:
@@ -99,11 +99,11 @@ def find_model(queries: Queries, slug: str) -> Model:
         own = [entry for entry in queries.entries.values() if backbone_of(entry.model) == backbone]
     entries = sorted(own, key=lambda entry: (*precedence(entry), entry.slug), reverse=True)
     if backbone is None:
-        return Model(name=entries[0].model, slug=slug, entries=entries)
-    return Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
+        return _Model(name=entries[0].model, slug=slug, entries=entries)
+    return _Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
 
 
-def _facts(queries: Queries, model: Model) -> dict[str, Any]:
+def _facts(queries: Queries, model: _Model) -> dict[str, Any]:
     """The facts of a model: each from the best known entry that states it."""
     own = ("parameters", "dimension", "max_tokens", "released", "open_weights", "adapted_from")
     stated = [{**queries.facts(e), **{name: getattr(e, name) for name in own}} for e in model.entries]
@@ -113,7 +113,7 @@ def _facts(queries: Queries, model: Model) -> dict[str, Any]:
     return facts
 
 
-def parents_of(queries: Queries, model: Model, parent: str | None) -> list[str]:
+def parents_of(queries: Queries, model: _Model, parent: str | None) -> list[str]:
     """What a model was made from, and what that was made from, as far as it is stated."""
     made_from = {entry.model: entry.adapted_from for entry in queries.entries.values() if entry.adapted_from}
     parents: list[str] = []
@@ -131,7 +131,7 @@ def _path(queries: Queries, name: str) -> str:
     return address(f"/models/{slug}") if slug else ""
 
 
-def _children_table(queries: Queries, model: Model) -> Table:
+def _children_table(queries: Queries, model: _Model) -> Table:
     """The models that were made from this one."""
     entries = [entry for entry in queries.entries.values() if not entry.member]
     made_from = {entry.model: entry.adapted_from for entry in entries}
@@ -154,7 +154,7 @@ def _children_table(queries: Queries, model: Model) -> Table:
     return values_table("children", f"Models made from {model.name}", labels, rows, "parameters tasks")
 
 
-def _entries_table(model: Model, shown: Entry | None, path: str) -> Table:
+def _entries_table(model: _Model, shown: Entry | None, path: str) -> Table:
     """Every entry of a model."""
     labels = {"name": "Entry", "source": "Source", "trust": "Revision", "treatment": "Treatment",
               "tasks": "Tasks", "newest": "Newest"}  # fmt: skip
@@ -173,7 +173,7 @@ def _entries_table(model: Model, shown: Entry | None, path: str) -> Table:
     return values_table("entries", caption, labels, rows, "tasks")
 
 
-def _paper_tables(site: Site, model: Model, standings: Sequence[Standing]) -> list[Table]:
+def _paper_tables(site: Site, model: _Model, standings: Sequence[Standing]) -> list[Table]:
     """What papers print of a model, below what was measured of it and imported: a table for each suite."""
     names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
@@ -232,7 +232,7 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
     ]  # fmt: skip
 
 
-def view(site: Site, state: ModelState, model: str) -> Page:
+def _view(site: Site, state: _ModelState, model: str) -> Page:
     """The page of a model."""
     queries, shown = site.queries, find_model(site.queries, model)
     path, entry = address(f"/models/{shown.slug}"), _shown(shown, state.entry)
@@ -287,7 +287,7 @@ def view(site: Site, state: ModelState, model: str) -> Page:
     )
 
 
-def _shown(model: Model, slug: str) -> Entry | None:
+def _shown(model: _Model, slug: str) -> Entry | None:
     known = {entry.slug: entry for entry in model.entries}
     if slug and slug not in known:
         raise missing("entry", slug, known, then="The model's page lists its entries.")
@@ -309,7 +309,7 @@ def _written(record: Mapping[str, Any]) -> str:
 
 
 def _results(
-    queries: Queries, entries: Sequence[EntryResults], state: ModelState, path: str
+    queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
 ) -> tuple[list[Table], Paging, Form, int]:
     """The results of some entries by task, with the search above them and how many there are."""
     shown = entries[:SIDE_BY_SIDE]
@@ -367,8 +367,8 @@ def _paths(site: Site) -> Iterable[str]:
 PAGES = (
     PageRoute(
         path="/models/{model}",
-        state=ModelState,
-        view=view,
+        state=_ModelState,
+        view=_view,
         summary="A model under all of its names: facts, ranks and means on every board, results by task.",
         all_paths=_paths,
     ),

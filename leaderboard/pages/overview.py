@@ -45,7 +45,7 @@ MOST, BEST, NEWEST = 6, 5, 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Board:
+class _Board:
     """A suite on the first page; `rows` are rank, model, size and score of its best models."""
 
     slug: str
@@ -57,7 +57,7 @@ class Board:
     chart: Chart | None
 
 
-def view(site: Site, state: State) -> Page:
+def _view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
     main = [slug for slug in queries.entries_of_suites if queries.suites[slug].main]
@@ -83,12 +83,12 @@ def _table(queries: Queries, slug: str) -> SuiteTable:
     return SuiteTable(scores=scores, state=state, path=f"/suites/{slug}", cards={}, entries=queries.entries)
 
 
-def _board(slug: str, table: SuiteTable) -> Board:
+def _board(slug: str, table: SuiteTable) -> _Board:
     """A suite with its best models; where none is ranked, the rows of papers with the best means."""
     scores, ranked = table.scores, [row for row in table.ordered if table.ranks.place[row]]
     rows = ranked or [row for row in table.ordered if scores.over_tasks.complete[row]]
     tasks = tasks_text(scores.over_tasks.expected)
-    return Board(
+    return _Board(
         slug=slug,
         title=scores.site_suite.suite.title,
         href="/glue" if slug == "glue" else table.path,
@@ -99,13 +99,13 @@ def _board(slug: str, table: SuiteTable) -> Board:
     )
 
 
-def _backbones(site: Site) -> Iterator[Board]:
+def _backbones(site: Site) -> Iterator[_Board]:
     """The backbones of the papers, those first of which they print the most numbers; none without papers."""
     rows = (row for paper in site.papers.values() for row in paper.rows if row.number is not None)
     counts = Counter(one.slug for row in rows if (one := backbone_of(row.backbone)))
     known = [(backbones()[slug], count) for slug, count in counts.most_common(2 * BEST)]
     if known:
-        yield Board(
+        yield _Board(
             slug="backbones",
             title="Backbones × recipes",
             href="/backbones",
@@ -143,7 +143,7 @@ def _small(chart: Chart) -> Chart:
     return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
 
 
-def _best(boards: Sequence[Board]) -> Table:
+def _best(boards: Sequence[_Board]) -> Table:
     """The best models of every board in one table."""
     labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
     heads = {board.slug: Cell(text=board.title, value=board.title, href=board.href) for board in boards}
@@ -197,7 +197,7 @@ PAGES = (
     PageRoute(
         path="/",
         state=State,
-        view=view,
+        view=_view,
         summary="The boards with their best models, the best of each size class, and the newest records.",
         all_paths=lambda site: ["/"],
     ),

@@ -46,7 +46,7 @@ GAIN = "How much higher its score is than that of its neighbour on the frontier 
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
 
-class ParetoState(EntryState):
+class _ParetoState(EntryState):
     """The parameters of the page of trade-offs."""
 
     suite: Text = Field("mteb", description="The suite that the scores are of.")
@@ -74,7 +74,7 @@ class ParetoState(EntryState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParetoPage:
+class _ParetoPage:
     """The parts of the page beside its tables: why there is no chart, what is left out, and the filters."""
 
     empty: str
@@ -129,7 +129,7 @@ def _number(x: Place) -> float:
     return float(x.toordinal()) if isinstance(x, date) else float(x)
 
 
-def view(site: Site, state: ParetoState) -> Page:
+def _view(site: Site, state: _ParetoState) -> Page:
     """The page of trade-offs."""
     queries = site.queries
     if state.suite not in queries.suites:
@@ -163,7 +163,7 @@ def view(site: Site, state: ParetoState) -> Page:
             "y": {"key": state.y, "label": score.label},
             "device": across.device or None,
         },
-        context=ParetoPage(
+        context=_ParetoPage(
             empty="" if points.dots else across.why or "No model that passes these filters has both values.",
             left_out=_left_out(points, MEASURES[state.x].name),
             form=_form(queries, scores, state, labels, across),
@@ -209,7 +209,7 @@ def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans 
     return _Score(label=label, means=means, low=low, high=high, selected=selected)
 
 
-def _across(queries: Queries, scores: SuiteScores, state: ParetoState, papers: Iterable[Paper]) -> _Across:
+def _across(queries: Queries, scores: SuiteScores, state: _ParetoState, papers: Iterable[Paper]) -> _Across:
     measure = MEASURES[state.x]
     axis = Axis(label=measure.label, kind=state.scale or ("linear" if state.x == "dimension" else "log"))
     if state.x == "flops":
@@ -234,7 +234,7 @@ def _across(queries: Queries, scores: SuiteScores, state: ParetoState, papers: I
 
 
 def _points(
-    scores: SuiteScores, rows: Sequence[int], state: ParetoState, score: _Score, across: _Across
+    scores: SuiteScores, rows: Sequence[int], state: _ParetoState, score: _Score, across: _Across
 ) -> _Points:
     means = score.means
     known = [row for row in rows if means.count[row]]
@@ -281,7 +281,7 @@ def _point(dot: Dot, measure: str) -> Point:
 
 
 def _tables(
-    points: _Points, where: Paging, state: ParetoState, score: _Score, across: _Across
+    points: _Points, where: Paging, state: _ParetoState, score: _Score, across: _Across
 ) -> list[Table]:
     measure, expected, column = MEASURES[state.x], score.means.expected, _sorting.Field[Dot]
     last = [None, *points.best[:-1]] if points.plot.better == "lower" else [*points.best[1:], None]
@@ -337,7 +337,7 @@ def _beaten(points: _Points, dot: Dot) -> Cell:
 
 
 def _form(
-    queries: Queries, scores: SuiteScores, state: ParetoState, labels: Mapping[str, str], across: _Across
+    queries: Queries, scores: SuiteScores, state: _ParetoState, labels: Mapping[str, str], across: _Across
 ) -> Form:
     suites = [
         (slug, one.suite.title)
@@ -367,7 +367,7 @@ def _form(
     note = "Means over some of the tasks, hollow and never on the frontier."
     part = Control(kind="check", name="part", label="Incomplete means too", checked=state.part, note=note)
     kept = {name: getattr(state, name) for name in ("suite", "x", "y", "price", "theme")}
-    reset = f"{PATH}?{ParetoState(**kept).query()}"
+    reset = f"{PATH}?{_ParetoState(**kept).query()}"
     every = [*own, part, *controls(state, scores.entries)]
     return form(state, PATH, every, chips=chips(state, PATH), reset=reset)
 
@@ -389,7 +389,7 @@ def _lead(points: _Points, title: str, across: _Across) -> str:
     return f"{title}: {found}."
 
 
-def _warnings(points: _Points, state: ParetoState, across: _Across) -> list[str]:
+def _warnings(points: _Points, state: _ParetoState, across: _Across) -> list[str]:
     recipes = {dot.entry.recipe for dot in points.dots if dot.entry.recipe}
     settings = {
         dot.entry.treatment.partition(";")[0] for dot in points.dots if dot.entry.origin == "reported"
@@ -409,7 +409,7 @@ def _warnings(points: _Points, state: ParetoState, across: _Across) -> list[str]
     return notes
 
 
-def _selection_notes(points: _Points, state: ParetoState, untouched: UntouchedMeans | None) -> list[str]:
+def _selection_notes(points: _Points, state: _ParetoState, untouched: UntouchedMeans | None) -> list[str]:
     if state.y == "untouched" and untouched is not None:
         return [untouched_note(untouched)]
     count = sum(dot.selected for dot in points.dots)
@@ -431,8 +431,8 @@ def _left_out(points: _Points, measure: str) -> list[str]:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=ParetoState,
-        view=view,
+        state=_ParetoState,
+        view=_view,
         summary="Scores against size, dimension, length, date, compute, speed or cost, with the frontier.",
         all_paths=lambda site: [PATH],
     ),

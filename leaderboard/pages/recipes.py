@@ -41,7 +41,7 @@ class _ProtocolValues:
     assumed: tuple[str, ...] = ()
 
 
-def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
+def _protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> _ProtocolValues:
     """The protocol behind a recipe in a variant; of one that makes models, its settings."""
     protocol = entry.settings.get(variant) if entry.kind == "model" else getattr(recipe, "protocol", None)
     if not is_dataclass(protocol):
@@ -176,13 +176,13 @@ def _grids_table(protocol: _ProtocolValues) -> Table:
     return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows, "runs")
 
 
-class RecipeState(State):
+class _RecipeState(State):
     """What the page of a recipe takes."""
 
     variant: Text = Field("", description="Another reading of the same source; empty for the recipe's own.")
 
 
-def view(site: Site, state: RecipeState, recipe: str) -> Page:
+def _view(site: Site, state: _RecipeState, recipe: str) -> Page:
     """The page of a recipe."""
     known, variant = catalog.recipes(), state.variant
     if recipe not in known:
@@ -191,7 +191,7 @@ def view(site: Site, state: RecipeState, recipe: str) -> Page:
     if variant and variant not in entry.variants:
         raise missing(f"variant of {recipe}", variant, entry.variants, then="The page shows them all.")
     own = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
-    protocol = protocol_of(entry, variant, own)
+    protocol = _protocol_of(entry, variant, own)
     paper = next((paper for paper in site.papers.values() if is_of_paper(own, paper)), None)
     labels = {"setting": "Setting", "value": "Value"}
     settings = values_table("settings", SETTINGS[entry.kind], labels, protocol.settings.items())
@@ -221,7 +221,7 @@ def view(site: Site, state: RecipeState, recipe: str) -> Page:
     )  # fmt: skip
 
 
-def recipes_view(site: Site, state: State) -> Page:
+def _recipes_view(site: Site, state: State) -> Page:
     """Every recipe: what it does, where it is from, and how much was measured with it."""
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
     return Page(title="Recipes", template="recipes.html", lead=lead, tables=[_recipes_table(site.queries)])
@@ -230,15 +230,15 @@ def recipes_view(site: Site, state: State) -> Page:
 PAGES = (
     PageRoute(
         path="/recipes/{recipe}",
-        state=RecipeState,
-        view=view,
+        state=_RecipeState,
+        view=_view,
         summary="A recipe: what it does, in every setting, and the models that it made.",
         all_paths=lambda site: [f"/recipes/{name}" for name in catalog.recipes()],
     ),
     PageRoute(
         path="/recipes",
         state=State,
-        view=recipes_view,
+        view=_recipes_view,
         summary="Every recipe: what it does, its source, its variants, and how many entries it made.",
         all_paths=lambda site: ["/recipes"],
     ),

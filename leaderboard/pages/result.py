@@ -29,7 +29,7 @@ SOURCES = {"mteb-results": "https://github.com/embeddings-benchmark/results/blob
 """Where the files of an import lie on the web, by the import's name."""
 
 
-class ResultState(State):
+class _ResultState(State):
     """What the page of a result takes."""
 
     q: Text = Field("", description="Part of the name of a split, a subset or a metric.")
@@ -150,7 +150,7 @@ def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
-def view(site: Site, state: ResultState, id: str) -> Page:
+def _view(site: Site, state: _ResultState, id: str) -> Page:
     """The page of a result."""
     rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
     if not rows:
@@ -205,8 +205,8 @@ def _paths(site: Site) -> Iterable[str]:
 PAGES = (
     PageRoute(
         path="/results/{id}",
-        state=ResultState,
-        view=view,
+        state=_ResultState,
+        view=_view,
         summary="One result in full: raw metrics, identity, provenance, training, the error of a failure.",
         all_paths=_paths,
     ),

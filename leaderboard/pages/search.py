@@ -25,7 +25,7 @@ KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 """The kinds of hits; of hits that match alike the earlier kind goes first."""
 
 
-class SearchState(State):
+class _SearchState(State):
     """What the search takes."""
 
     q: Text = Field("", description="Part of a name; of several words each must be in it.")
@@ -106,7 +106,7 @@ def _make_items(site: Site) -> Iterator[_Item]:
         yield _Item("paper", paper.name, f"/papers/{paper.slug}", [paper.title], what)
 
 
-def search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
+def _search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     """What a query finds, each with the name that matched: whole names first, then beginnings, then parts."""
     words = [letters for word in query.split() if (letters := _letters(word))]
     if query.strip() and not words:
@@ -118,9 +118,9 @@ def search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     return [(one, name) for *_, name, one in hits]
 
 
-def view(site: Site, state: SearchState) -> Page:
+def _view(site: Site, state: _SearchState) -> Page:
     """The hits of a query."""
-    hits = search(site, state.q, state.kind)
+    hits = _search(site, state.q, state.kind)
     where = paging(len(hits), state, "/search")
     rows = [
         (Cell(text=one.name, value=one.name, href=one.href), one.kind,
@@ -140,8 +140,8 @@ def view(site: Site, state: SearchState) -> Page:
 PAGES = (
     PageRoute(
         path="/search",
-        state=SearchState,
-        view=view,
+        state=_SearchState,
+        view=_view,
         summary="Models, tasks, suites, papers and recipes by a part of any of their names.",
         all_paths=lambda site: ["/search"],
     ),

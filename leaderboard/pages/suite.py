@@ -43,7 +43,7 @@ CHIPS = {
 TASK_LABELS = ("Task", "Type", "Metric", "Languages", "Data", "Description")
 
 
-def view(site: Site, state: SuiteState, suite: str) -> Page:
+def _view(site: Site, state: SuiteState, suite: str) -> Page:
     """The page of a suite."""
     queries, path = site.queries, f"/suites/{suite}"
     if suite not in queries.suites:
@@ -225,13 +225,13 @@ def _tasks(listed: SiteSuite) -> Table:
     return values_table("tasks", "Tasks of this suite", labels, rows)
 
 
-class SuitesState(State):
+class _SuitesState(State):
     """The parameters of the list of suites."""
 
     q: Text = Field("", description="Part of a suite's name.")
 
 
-def suites_view(site: Site, state: SuitesState) -> Page:
+def _suites_view(site: Site, state: _SuitesState) -> Page:
     """Every suite by kind, the boards first, those with the most models before the others."""
     known, query = site.queries.entries_of_suites, state.q.casefold()
     printed = {slug for _, slug, *_ in site.queries.averages()}
@@ -276,15 +276,15 @@ PAGES = (
     PageRoute(
         path="/suites/{suite}",
         state=SuiteState,
-        view=view,
+        view=_view,
         summary="A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
         all_paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
         formats=("json", "csv", "md", "tex"),
     ),
     PageRoute(
         path="/suites",
-        state=SuitesState,
-        view=suites_view,
+        state=_SuitesState,
+        view=_suites_view,
         summary="Every suite: its tasks, and how many models have scores in it.",
         all_paths=lambda site: ["/suites"],
     ),

@@ -62,7 +62,7 @@ NO_SUITE = (
 )
 
 
-class TaskState(EntryState):
+class _TaskState(EntryState):
     """The parameters of a task's page."""
 
     scope: Text = Field(
@@ -83,7 +83,7 @@ class TaskState(EntryState):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskPage:
+class _TaskPage:
     """The parts of a task's page beside its tables.
 
     `facts` are name and value, with a URL and a note; `suites` title, URL and what each asks of the task.
@@ -108,7 +108,7 @@ class _Asked:
     rows: Sequence[Scored]
 
 
-def view(site: Site, state: TaskState, task: str) -> Page:
+def _view(site: Site, state: _TaskState, task: str) -> Page:
     """The page of a task."""
     queries, name = site.queries, find_task(task, known_tasks(site.queries))
     asked, path, pinned = _ask(queries, state, name), task_path(name), state.revisions == "pinned"
@@ -143,7 +143,7 @@ def view(site: Site, state: TaskState, task: str) -> Page:
         tables=tables,
         data=_data(asked, ranked),
         notes=[NO_SUITE] if asked.rows and not asked.question.suites else [],
-        context=TaskPage(
+        context=_TaskPage(
             facts=_facts(queries, asked, name),
             about=describe_task(name),
             suites=_suites(asked.questions),
@@ -154,7 +154,7 @@ def view(site: Site, state: TaskState, task: str) -> Page:
     )
 
 
-def _ask(queries: Queries, state: TaskState, task: str) -> _Asked:
+def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
     questions: Sequence[Question] = all_questions(queries).get(task, ())
     revisions = state.each == "revision"
     results = results_of(queries, [task], revisions=revisions) if state.subset or not questions else []
@@ -315,7 +315,7 @@ def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     return chart("spread", "Models by their score", plot)
 
 
-def _lead(population: Sequence[Scored], ranked: int, state: TaskState) -> str:
+def _lead(population: Sequence[Scored], ranked: int, state: _TaskState) -> str:
     if not population:
         return "No entry has a result on this task yet."
     what = "models" if state.each == "model" else "entries"
@@ -364,7 +364,7 @@ def _suites(questions: Sequence[Question]) -> list[tuple[str, str, str]]:
     ]  # fmt: skip
 
 
-def _form(state: TaskState, path: str, asked: _Asked) -> Form:
+def _form(state: _TaskState, path: str, asked: _Asked) -> Form:
     names = asked.question.scope.subsets
     whole = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
     selects = {
@@ -380,7 +380,7 @@ def _form(state: TaskState, path: str, asked: _Asked) -> Form:
     ]  # fmt: skip
     above = chips(state, path)
     for name, label in (("subset", f"subset {state.subset}"), ("revisions", "pinned data only")):
-        default = TaskState.model_fields[name].get_default()
+        default = _TaskState.model_fields[name].get_default()
         if getattr(state, name) != default:
             above.append((label, f"{path}?{state.query(**{name: default, 'page': 1})}"))
     return form(state, path, [*own, *controls(state, [one.entry for one in asked.rows])], chips=above)
@@ -405,8 +405,8 @@ def _paths(site: Site) -> Iterable[str]:
 PAGES = (
     PageRoute(
         path="/tasks/{task}",
-        state=TaskState,
-        view=view,
+        state=_TaskState,
+        view=_view,
         summary="A task: ranking of all entries, and the distribution of their scores.",
         all_paths=_paths,
     ),

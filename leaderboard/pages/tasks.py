@@ -30,7 +30,7 @@ NOTE = (
 )
 
 
-class TasksState(State):
+class _TasksState(State):
     """The parameters of the list of tasks."""
 
     q: Text = Field("", description="Part of a task's name.")
@@ -44,7 +44,7 @@ class TasksState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TasksPage:
+class _TasksPage:
     """The parts of the list of tasks beside its table: the filters, and the rows that are shown."""
 
     form: Form
@@ -122,7 +122,7 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Ta
     ]  # fmt: skip
 
 
-def view(site: Site, state: TasksState) -> Page:
+def _view(site: Site, state: _TasksState) -> Page:
     """The list of tasks."""
     queries = site.queries
     if state.suite and state.suite not in queries.suites:
@@ -146,11 +146,11 @@ def view(site: Site, state: TasksState) -> Page:
                 rows=[_sorting.row_of(one, fields, one.name) for one in shown],
             )
         ],
-        context=TasksPage(form=_form(queries, state, types), paging=where),
+        context=_TasksPage(form=_form(queries, state, types), paging=where),
     )  # fmt: skip
 
 
-def _fits(state: TasksState, one: _Task) -> bool:
+def _fits(state: _TasksState, one: _Task) -> bool:
     suites = [suite.slug for suite in one.suites]
     return (
         state.q.casefold() in one.name.casefold()
@@ -161,7 +161,7 @@ def _fits(state: TasksState, one: _Task) -> bool:
     )
 
 
-def _form(queries: Queries, state: TasksState, types: Counter[str]) -> Form:
+def _form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
     selects = {
         "type": ("Type", [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]),
         "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),
@@ -179,7 +179,7 @@ def _form(queries: Queries, state: TasksState, types: Counter[str]) -> Form:
     }  # fmt: skip
     chips = [
         (texts[name], f"{PATH}?{state.query(**{name: field.get_default(), 'page': 1})}")
-        for name, field in TasksState.model_fields.items()
+        for name, field in _TasksState.model_fields.items()
         if name in texts and getattr(state, name) != field.get_default()
     ]
     return form(state, PATH, controls, chips=chips)
@@ -188,8 +188,8 @@ def _form(queries: Queries, state: TasksState, types: Counter[str]) -> Form:
 PAGES = (
     PageRoute(
         path=PATH,
-        state=TasksState,
-        view=view,
+        state=_TasksState,
+        view=_view,
         summary="All tasks, with the number of results, the best score, and the suites that have each.",
         all_paths=lambda site: [PATH],
     ),

@@ -56,7 +56,7 @@ class _WatchPage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Value:
+class _Value:
     """A checkpoint's value; `apart` says why it is not comparable with the others, empty where it is."""
 
     checkpoint: Checkpoint
@@ -101,7 +101,7 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
     )
 
 
-def values_of(watch: Watch, task: str = "") -> list[Value]:
+def values_of(watch: Watch, task: str = "") -> list[_Value]:
     """The value of every checkpoint, by step: its mean, or a task's score.
 
     An incomplete checkpoint has the mean over the tasks that it has, which is not comparable.
@@ -110,17 +110,17 @@ def values_of(watch: Watch, task: str = "") -> list[Value]:
     return [_value(one, task, latest) for one in sorted(watch.checkpoints, key=lambda one: one.step)]
 
 
-def _value(one: Checkpoint, task: str, latest: str) -> Value:
+def _value(one: Checkpoint, task: str, latest: str) -> _Value:
     other = "measured in another way than the newest one" if latest and one.treatment != latest else ""
     if task:
-        return Value(checkpoint=one, value=one.scores.get(task), apart=other if task in one.scores else "")
+        return _Value(checkpoint=one, value=one.scores.get(task), apart=other if task in one.scores else "")
     if one.mean is not None:
-        return Value(checkpoint=one, value=one.mean, apart=other)
+        return _Value(checkpoint=one, value=one.mean, apart=other)
     there = list(one.scores.values())
     if not there:
-        return Value(checkpoint=one, value=None)
+        return _Value(checkpoint=one, value=None)
     apart = f"{one.there} of {one.wanted} tasks"
-    return Value(checkpoint=one, value=sum(there) / len(there), apart=apart)
+    return _Value(checkpoint=one, value=sum(there) / len(there), apart=apart)
 
 
 def _lead(watch: Watch) -> str:
@@ -148,7 +148,7 @@ def _controls(tasks: Sequence[str], state: _WatchState) -> list[Control]:
     ]
 
 
-def _chart(watch: Watch, values: Sequence[Value], state: _WatchState) -> Chart:
+def _chart(watch: Watch, values: Sequence[_Value], state: _WatchState) -> Chart:
     what = state.task or f"mean over {watch.suite}"
     changes = {change.step: change for change in watch.change_points} if not state.task else {}
     points = [
@@ -170,7 +170,7 @@ def _chart(watch: Watch, values: Sequence[Value], state: _WatchState) -> Chart:
     return chart("curve", f"{what[:1].upper()}{what[1:]} against the step", plot)
 
 
-def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: str) -> Table:
+def _checkpoints(queries: Queries, watch: Watch, values: Sequence[_Value], task: str) -> Table:
     """Some checkpoints, the newest first."""
     models = {
         entry.artifact: address(f"/models/{entry.model_slug}", {"entry": entry.slug})
@@ -191,7 +191,7 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[Value], task: 
     return plain_table("checkpoints", caption, heads, rows)
 
 
-def _row(value: Value, href: str, change: ChangePoint | None, task: str) -> Row:
+def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row:
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"

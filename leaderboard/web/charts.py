@@ -91,7 +91,7 @@ class Scatter(_Plane):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Curve:
     """One line, joined in order of x and broken where y is missing."""
 
     label: str
@@ -102,7 +102,7 @@ class Line:
 class Lines(_Plane):
     """Lines over one x axis; where points have intervals, an area shows them."""
 
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

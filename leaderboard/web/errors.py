@@ -22,18 +22,9 @@ from leaderboard.web.site import API_HINT, Site
 
 log = logging.getLogger(__name__)
 
-_TEXTS = {"message": {"type": "string"}, "hint": {"type": "string"}}
-SHAPE: dict[str, Any] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["status", "message", "hint"],
-            "properties": {"status": {"type": "integer"}, **_TEXTS},
-        }
-    },
-}
+_PARTS = {"status": {"type": "integer"}, "message": {"type": "string"}, "hint": {"type": "string"}}
+_ERROR = {"type": "object", "required": list(_PARTS), "properties": _PARTS}
+_SHAPE: dict[str, Any] = {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}
 _STATUSES = {
     400: "The query is malformed.",
     404: "There is no such page.",
@@ -42,7 +33,7 @@ _STATUSES = {
     429: "Too many requests; Retry-After says when to try again.",
 }
 DOCUMENTED: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": {"application/json": {"schema": SHAPE}}}
+    status: {"description": text, "content": {"application/json": {"schema": _SHAPE}}}
     for status, text in _STATUSES.items()
 }
 """What every page may answer beside itself, for the API's description."""

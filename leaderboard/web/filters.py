@@ -40,19 +40,15 @@ class EntryState(State):
 
     def keeps(self, entry: Entry) -> bool:
         """Whether an entry passes."""
-        return all(
-            (
-                all(word in entry.model.casefold() for word in self.q.casefold().split()),
-                self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6),
-                self.origin in ("", entry.origin),
-                self.size in ("", entry.size),
-                self.output in ("", entry.output),
-                self.recipe in ("", entry.recipe or "none"),
-                self.backbone in ("", entry.backbone),
-                self.tokens is None or (entry.max_tokens or 0) >= self.tokens,
-                not self.open or entry.open_weights is True or entry.origin == "measured",
-                self.trust in ("", entry.trust),
-            )
+        alike = {"origin": entry.origin, "size": entry.size, "output": entry.output, "trust": entry.trust,
+                 "recipe": entry.recipe or "none", "backbone": entry.backbone}  # fmt: skip
+        name = entry.model.casefold()
+        return (
+            all(getattr(self, key) in ("", value) for key, value in alike.items())
+            and all(word in name for word in self.q.casefold().split())
+            and (self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6))
+            and (self.tokens is None or (entry.max_tokens or 0) >= self.tokens)
+            and (not self.open or entry.open_weights is True or entry.origin == "measured")
         )
 
 
@@ -113,12 +109,9 @@ def form(
 ) -> Form:
     """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
     own = {"page", *(control.name for control in controls)}
+    hidden = [(name, value) for name, value in state.pairs() if name not in own]
     return Form(
-        path=path,
-        controls=controls,
-        hidden=[(name, value) for name, value in state.pairs() if name not in own],
-        chips=chips,
-        reset=reset or (path if chips else ""),
+        path=path, controls=controls, hidden=hidden, chips=chips, reset=reset or (path if chips else "")
     )
 
 
@@ -138,18 +131,13 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
         "backbone": _plain({entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""}),
         "trust": _plain({entry.trust for entry in seen} & set(TRUST)),
     }
+    labels = {"trust": "Revision"}
     selects = [
-        Control(
-            kind="select",
-            name=name,
-            label="Revision" if name == "trust" else name.capitalize(),
-            value=getattr(state, name),
-            options=[("", "any"), *some],
-            more=name not in ("origin", "size"),
-        )
+        Control(kind="select", name=name, label=labels.get(name, name.capitalize()),
+                value=getattr(state, name), options=[("", "any"), *some], more=name not in ("origin", "size"))
         for name, some in options.items()
         if len(some) > (0 if name == "backbone" else 1)
-    ]
+    ]  # fmt: skip
     most = f"{state.most:g}" if state.most else ""
     return [
         Control(kind="search", name="q", label="Model", value=state.q, placeholder="part of a name"),

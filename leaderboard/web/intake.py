@@ -98,7 +98,7 @@ class Audit:
 # What a record must be
 
 
-def parse_record(body: bytes) -> Record:
+def _parse_record(body: bytes) -> Record:
     """The finished final record of a request's body, without the files beside it.
 
     Raises:
@@ -397,7 +397,7 @@ class Intake:
         return bytes(body)
 
     def _store(self, body: bytes, attempt: _Attempt) -> tuple[int, str, dict[str, Any]]:
-        record = parse_record(body)
+        record = _parse_record(body)
         attempt.key = record.key
         try:
             with locked(site_folder(self.results), "intake"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -95,16 +95,6 @@ def address(path: str, query: Mapping[str, Any] | str | None = None) -> str:
 SIZES = ("25", "50", "100", "250", "all")
 
 
-class _Paged(Protocol):
-    @property
-    def rows(self) -> Any: ...
-
-    @property
-    def page(self) -> int: ...
-
-    def query(self, **changes: Any) -> str: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Paging:
     """Where in a table a page is; rows count from 1, and `first` is 0 where there are none.
@@ -121,8 +111,8 @@ class Paging:
     sizes: Sequence[tuple[str, str, bool]]
 
 
-def paging(total: int, state: _Paged, path: str) -> Paging:
-    """The page of `total` rows that a state names; one behind the last is the last."""
+def paging(total: int, state: Any, path: str) -> Paging:
+    """The page of `total` rows that a state with `rows` and `page` names; one behind the last is the last."""
     size = total if state.rows == "all" else int(state.rows)
     count = max(1, -(-total // size)) if size else 1
     page = min(state.page, count)

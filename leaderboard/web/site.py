@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, Template, select_autoescape
@@ -38,6 +38,8 @@ BOARDS = (
 )  # fmt: skip
 """Suites that the head of every page links to."""
 API_HINT = "The page /api lists every parameter."
+_Links: TypeAlias = Sequence[tuple[str, str]]
+
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
 
@@ -97,7 +99,8 @@ class Site:
     ) -> RenderedPage:
         page = route.view(self, state if form == "html" else state.whole(), **arguments)
         if form == "html":
-            return self.html(page, state, _links(route, state, arguments))
+            path = route.path.format(**arguments)
+            return self.html(page, state, _links(route, state, arguments), path)
         return RenderedPage(body=_formatted(page, state, form).encode(), type=FORMATS[form][1])
 
     def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
@@ -116,9 +119,9 @@ class Site:
         raise missing(f"page with a {form} format", path, paths, then="The page /api lists all.")
 
     def html(
-        self, page: Page, state: State, links: Sequence[tuple[str, str]] = (), *, status: int = 200
+        self, page: Page, state: State, links: _Links = (), path: str = "", *, status: int = 200
     ) -> RenderedPage:
-        """A page as HTML, with links to its other formats."""
+        """A page as HTML, with its own path, and links to its other formats."""
         text = self.template(page.template).render(
             page=page,
             state=state,
@@ -129,20 +132,17 @@ class Site:
                 "kinds": self.kinds,
                 "paths": {route.path for route in self.pages},
                 "boards": self._boards(),
+                "path": path,
             },
             url=lambda path, **query: address(path, query),
             asset=asset,
             theme=state.theme,
             static=self.settings.static,
-            twins=links,
+            formats=links,
             view_links={f"theme_{n}": "?" + state.query(theme=n) for n in ("auto", "light", "dark")},
         )
-        return RenderedPage(
-            body=text.encode(),
-            type="text/html; charset=utf-8",
-            status=status,
-            policy=CHART_POLICY if page.charts else "",
-        )
+        policy = CHART_POLICY if page.charts else ""
+        return RenderedPage(body=text.encode(), type="text/html; charset=utf-8", status=status, policy=policy)
 
     def template(self, name: str) -> Template:
         """A file of templates/."""

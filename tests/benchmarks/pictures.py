@@ -52,22 +52,29 @@ def site(browser: Browser, results: Path) -> None:
                 page.close()
 
 
-def run(browser: Browser) -> None:
-    """A run as a terminal shows it."""
+def output() -> str:
+    """What the run prints on a terminal."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", *shlex.split(RUN), "--results", "results", "--cache", "cache"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
-        done = subprocess.run(
+        return subprocess.run(
             command, cwd=folder, env=environment, check=True, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ).stdout  # fmt: skip
+
+
+def run(browser: Browser, printed: str) -> None:
+    """A run as a terminal shows it."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(f"[bold]$[/bold] {RUN}\n", highlight=False)
-    console.print(Text.from_ansi(done.stdout))
+    console.print(Text.from_ansi(printed))
     drawing = re.sub(r"@font-face\s*{.*?}", "", console.export_svg(title="harness"), flags=re.DOTALL)
-    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    _, _, width, height = map(float, re.findall(r'viewBox="([^"]+)"', drawing)[0].split())
+    page = browser.new_page(
+        viewport={"width": round(width), "height": round(height)}, device_scale_factor=SCALE
+    )
     page.set_content(f"<style>body {{ margin: 0 }}</style>{drawing.replace('Fira Code', 'DejaVu Sans Mono')}")
-    page.locator("svg").first.screenshot(path=PICTURES / "run.png", omit_background=True)
+    page.screenshot(path=PICTURES / "run.png", omit_background=True)
     page.close()
 
 
@@ -79,7 +86,7 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = chromium(playwright)
         site(browser, results)
-        run(browser)
+        run(browser, output())
         browser.close()
     for path in sorted(PICTURES.glob("*.png")):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")

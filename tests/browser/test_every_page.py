@@ -174,21 +174,6 @@ def test_from_the_list_to_the_comparison(either: Reader) -> None:
     assert page.locator("#t-facts").count() == 1
 
 
-def test_tasks_of_one_verdict(either: Reader) -> None:
-    page = either.open(f"/check/{NEWEST}")
-    page.select_option("#filters-verdict", "missing")
-    if page.locator("button.apply").is_visible():
-        page.click("button.apply")
-    page.wait_for_url("**verdict=missing**")
-    either.goes("verdict=missing")
-    assert either.rows("tasks") == keys(either.twin(), "tasks") == ["TRECCOVID & <others>"]
-    page.click(".chips .clear")
-    page.wait_for_url(lambda url: "verdict" not in url)
-    page.click('#t-tasks th[data-key="delta"] a')
-    page.wait_for_url("**sort=delta**")
-    assert either.rows("tasks")[0] == "SciFact"
-
-
 def test_the_curve_of_a_task_is_chosen(either: Reader) -> None:
     page = either.open("/watch/base-run")
     page.select_option("#filters-task", "NFCorpus")

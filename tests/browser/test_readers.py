@@ -55,7 +55,7 @@ def test_tab_reaches_the_filters_in_order_and_shows_where_it_is(reader: Reader) 
         if focus["row"]:
             break
     assert stops[0] == "skip"
-    wanted = ["find", "filters-q", "filters-origin", "filters-size"]
+    wanted = ["find", "filters-q", "filters-size", "filters-origin"]
     at = [stops.index(one) for one in wanted]
     assert at == sorted(at)
     assert "scroll" in stops[at[-1] :]  # the table itself, so that arrows scroll it
@@ -104,7 +104,7 @@ def box(found: Locator) -> FloatRect:
 
 @pytest.mark.parametrize(
     ("path", "column"),
-    [(NANO, "tasks"), ("/tasks/NanoNFCorpusRetrieval", "score"), ("/pareto?suite=nanobeir", "score")],
+    [("/tasks/NanoNFCorpusRetrieval", "score"), ("/pareto?suite=nanobeir", "score")],
 )
 def test_the_score_is_seen_at_once(phone: Reader, path: str, column: str) -> None:
     page = phone.open(path)
@@ -113,13 +113,22 @@ def test_the_score_is_seen_at_once(phone: Reader, path: str, column: str) -> Non
     assert place["x"] + place["width"] <= WIDTH
 
 
-def test_names_stay_when_a_table_is_moved(phone: Reader) -> None:
+def test_a_suite_is_cards_with_rank_name_and_mean(phone: Reader) -> None:
     page = phone.open(NANO)
+    row = page.locator("#t-suite tbody tr").first
+    shown = [cell for cell in row.locator("th, td").all() if cell.is_visible()]
+    assert len(shown) >= 3
+    for cell in shown:
+        place = box(cell)
+        assert 0 <= place["x"] <= place["x"] + place["width"] <= WIDTH
+
+
+def test_names_stay_when_a_table_is_moved(reading: Callable[..., Reader]) -> None:
+    page = reading(width=700).open(NANO)
     name = page.locator("#t-suite tbody th").nth(3)
+    before = box(name)
     page.locator(".scroll").first.evaluate("one => { one.scrollLeft = 600; }")
-    place = box(name)
-    assert 0 <= place["x"] < 40
-    assert "model-27" in name.inner_text()
+    assert box(name)["x"] == pytest.approx(before["x"], abs=25)
 
 
 def test_filters_open(phone: Reader) -> None:
@@ -135,12 +144,13 @@ def test_the_menu_opens_and_holds_every_place(phone: Reader) -> None:
     page = phone.open("/about")
     assert not page.locator(".places a").first.is_visible()
     page.tap(".menu > summary")
+    page.tap(".rest > summary")
     assert all(link.is_visible() for link in page.locator(".places a").all())
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_no_button_opens_nothing(phone: Reader) -> None:
-    for path in ("/suites", "/compare", "/tasks", NANO, "/models/minilm-ish"):
+    for path in ("/suites", "/compare", "/tasks", NANO, "/models/acme--tiny-base"):
         page = phone.open(path)
         for fold in page.locator("details.fold").all():
             assert fold.locator("select, input:not([type=hidden])").count() > 0, path
@@ -197,10 +207,6 @@ def test_nothing_moves_where_motion_is_not_wanted(reading: Callable[..., Reader]
         page.evaluate("document.querySelector('main').setAttribute('aria-busy', 'true')")
         name = page.evaluate("getComputedStyle(document.querySelector('main'), '::before').animationName")
         assert (name != "none") == moves
-        times = page.evaluate(
-            "[...document.querySelectorAll('*')].map(one => getComputedStyle(one).transitionDuration)"
-        )
-        assert any(one != "0s" for one in times) == moves
 
 
 def test_paper_holds_the_table_and_not_the_controls(reading: Callable[..., Reader]) -> None:
@@ -213,7 +219,7 @@ def test_paper_holds_the_table_and_not_the_controls(reading: Callable[..., Reade
     whole = "one => one.scrollHeight <= one.clientHeight + 1 && getComputedStyle(one).overflowY"
     assert page.locator(".scroll").first.evaluate(whole) == "visible"
     ink = page.evaluate("getComputedStyle(document.querySelector('h1')).color")
-    assert ink == "rgb(21, 25, 30)"
+    assert ink == "rgb(20, 25, 31)"
     assert page.pdf()[:5] == b"%PDF-"
 
 
@@ -221,4 +227,4 @@ def test_more_contrast_leaves_no_pale_text(reading: Callable[..., Reader]) -> No
     reader = reading(contrast="more")
     page = reader.open(NANO)
     colour = "css => getComputedStyle(document.querySelector(css)).color"
-    assert page.evaluate(colour, "footer p") == page.evaluate(colour, "h1") == "rgb(21, 25, 30)"
+    assert page.evaluate(colour, "footer p") == page.evaluate(colour, "h1") == "rgb(20, 25, 31)"

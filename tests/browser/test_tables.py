@@ -17,19 +17,19 @@ TASK = "task:NanoNFCorpusRetrieval"
 def test_a_click_on_a_heading_sorts(reader: Reader) -> None:
     page = reader.open(NANO)
     before = reader.rows()
-    assert before == keys(reader.twin())
+    assert before == keys(reader.data())
     page.click(f'#t-suite th[data-key="{TASK}"] a:first-child')
     reader.goes(f"sort=-{TASK}")
-    down = values(reader.twin(), TASK)
-    assert reader.rows() == keys(reader.twin())
+    down = values(reader.data(), TASK)
+    assert reader.rows() == keys(reader.data())
     assert down == sorted(down, reverse=True)
     assert len(set(down)) > 5
     heading = page.locator(f'#t-suite th[data-key="{TASK}"]')
     assert heading.get_attribute("aria-sort") == "descending"
     heading.locator("a").first.click()
     reader.goes(f"sort={TASK}")
-    up = values(reader.twin(), TASK)
-    assert (reader.rows(), up) == (keys(reader.twin()), sorted(up))
+    up = values(reader.data(), TASK)
+    assert (reader.rows(), up) == (keys(reader.data()), sorted(up))
     page.go_back()
     reader.goes(f"sort=-{TASK}")
     page.go_back()
@@ -52,7 +52,7 @@ def test_typing_filters_after_a_moment(reader: Reader) -> None:
     assert "10" in reader.said()
     page.keyboard.type("2")
     reader.goes("q=model-12")
-    assert reader.rows() == keys(reader.twin())
+    assert reader.rows() == keys(reader.data())
     assert len(reader.rows()) == 1
     page.go_back()
     page.wait_for_function("() => document.querySelectorAll('#t-suite tbody tr').length === 10")
@@ -76,8 +76,8 @@ def test_selects_filter_and_chips_take_back(reader: Reader) -> None:
     page = reader.open(NANO)
     page.select_option("#filters-origin", "measured")
     reader.goes("origin=measured")
-    assert [row["cells"]["origin"]["value"] for row in rows_of(reader.twin())] == ["measured"]
-    assert reader.rows() == keys(reader.twin())
+    assert [row["cells"]["origin"]["value"] for row in rows_of(reader.data())] == ["measured"]
+    assert reader.rows() == keys(reader.data())
     page.select_option("#filters-group", "backbone")
     reader.goes("group=backbone")
     assert query(reader) == {"origin": ["measured"], "group": ["backbone"]}
@@ -85,7 +85,7 @@ def test_selects_filter_and_chips_take_back(reader: Reader) -> None:
     reader.leaves("origin=")
     groups = page.locator("#t-suite tr.group").all_inner_texts()
     assert any("acme/tiny-base" in one for one in groups)
-    assert reader.rows() == [one for one in keys(reader.twin()) if one]
+    assert reader.rows() == [one for one in keys(reader.data()) if one]
 
 
 def test_every_choice_of_a_select_can_be_made(reader: Reader) -> None:
@@ -145,7 +145,7 @@ def test_ticked_rows_are_compared(reader: Reader) -> None:
     page.wait_for_url("**/compare?*")
     assert query(reader) == {"m": chosen}
     assert page.locator(".chips[aria-label='Entries that are compared'] li").count() == 2
-    assert "means" in [table["name"] for table in reader.twin()["tables"]]
+    assert "means" in [table["name"] for table in reader.data()["tables"]]
 
 
 def test_more_than_six_are_refused(reader: Reader) -> None:
@@ -221,7 +221,7 @@ DRAWN = "#c-points .scatterlayer .point"
 def test_every_point_is_there_and_tells_its_name(reader: Reader) -> None:
     page = reader.open(PARETO)
     page.wait_for_selector("#c-points [data-drawn]")
-    points = rows_of(reader.twin(), "points")
+    points = rows_of(reader.data(), "points")
     assert page.locator(DRAWN).count() == len(points) > 30
     best = page.locator(DRAWN).last.bounding_box()
     assert best is not None

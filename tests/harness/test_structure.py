@@ -13,13 +13,14 @@ import pytest
 from blocked import BLOCK
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("harness", "suites", "finetune")
-PACKAGES = (*ROOMS, "leaderboard")
+ROOMS = ("harness", "suites", "finetune", "leaderboard")
+PACKAGES = ROOMS
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
     *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
     *("scores", "results", "differences", "imported", "lineage", "recipe", "registry"),
-    *("checks.outcome", "data.training", "watch.state"),
+    *("checks.decide", "checks.difference", "checks.outcome", "checks.record_units", "checks.units"),
+    *("data.training", "watch.state"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""
 

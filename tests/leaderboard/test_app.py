@@ -1,4 +1,4 @@
-"""The application: every page, twin and static file, and what stands around every answer."""
+"""The application: every page in every format, every static file, and what stands around every answer."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client(app: FastAPI | None = None, **options: Any) -> TestClient:
     return TestClient(app or standard_app(), **options)
 
 
-def twin(path: str, form: str) -> str:
+def file_of(path: str, form: str) -> str:
     return f"{'/index' if path == '/' else path}.{form}"
 
 
@@ -80,13 +80,13 @@ def test_every_page_answers_with_whole_html() -> None:
         assert "script-src 'self'" in policy
 
 
-def test_every_twin_is_of_its_form() -> None:
+def test_every_format_is_of_its_form() -> None:
     app = standard_app()
     asking = client(app)
     for route in app.state.site.pages:
         all_paths = list(route.all_paths(app.state.site))
         for path in all_paths[:: 1 + len(all_paths) // 15]:
-            said = {form: asking.get(twin(path, form)) for form in FORMATS}
+            said = {form: asking.get(file_of(path, form)) for form in FORMATS}
             assert {form for form in FORMATS if said[form].status_code == 200} == set(route.formats), path
             said = {form: answer for form, answer in said.items() if form in route.formats}
             if not said:
@@ -182,8 +182,8 @@ def test_errors_have_one_shape(path: str, status: int) -> None:
     before, mark, rest = path.partition("?")
     if before.startswith("/static") or (len(path) > 300 and status == 422):
         return
-    as_twin = asking.get(f"{before}.json{mark}{rest}", headers=BROWSER)
-    assert shape(as_twin)["status"] == status  # a twin says its errors as data, whoever asks
+    as_data = asking.get(f"{before}.json{mark}{rest}", headers=BROWSER)
+    assert shape(as_data)["status"] == status  # a format says its errors as data, whoever asks
 
 
 def test_a_name_that_is_nearly_right_is_corrected() -> None:

@@ -76,7 +76,7 @@ def test_the_first_page_leads_on() -> None:
     assert {slug for _, slug in BOARDS} <= set(TEXTS), "the head leads to the boards of the cards"
 
 
-# Twins of pages: every row, what was asked for, and what must be read with it
+# Formats of pages: every row, what was asked for, and what must be read with it
 MANY = 120
 SUITE = "/suites/nanobeir"
 FIRST = names("nanobeir")[0]

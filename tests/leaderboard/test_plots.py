@@ -19,7 +19,7 @@ from leaderboard.web.charts import (
     Better,
     Chart,
     Distribution,
-    Line,
+    Curve,
     Lines,
     Point,
     Scatter,
@@ -52,7 +52,7 @@ def every_chart(label: str, values: list[Any]) -> list[Chart]:
         BarSeries(label=label, values=values, low=values, high=values),
         BarSeries(label="b", values=values),
     ]
-    line = Line(label=label, points=points)
+    line = Curve(label=label, points=points)
     track = Track(
         x=axis, y=axis, points=points, tones={label: "bad"}, band=(-1, 1), joined=True, marks=[(3, label)]
     )
@@ -148,7 +148,7 @@ def test_the_size_of_a_model_is_the_size_of_its_marker() -> None:
 def test_lines_are_broken_where_a_value_is_missing_and_have_areas() -> None:
     places = [(3, 5, None, None), (1, 2, 1, 3), (2, None, None, None), (4, 6, 5, 7), (math.nan, 1, 0, 2)]
     points = [Point(x=x, y=y, low=low, high=high) for x, y, low, high in places]
-    found = chart("c", "t", Lines(x=X, y=Y, lines=[Line(label="a", points=points)], marks=[(100, "here")]))
+    found = chart("c", "t", Lines(x=X, y=Y, lines=[Curve(label="a", points=points)], marks=[(100, "here")]))
     area, line = found.figure["data"]
     assert (line["x"], line["y"], line["connectgaps"]) == ([1, 2, 3, 4], [2, None, 5, 6], False)
     assert (area["x"], area["y"]) == ([1, 1, None, 4, 4], [3, 1, None, 7, 5])

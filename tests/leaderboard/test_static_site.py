@@ -191,7 +191,7 @@ def export(results: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("page", "form", "twin"),
+    ("page", "form", "path"),
     [
         ("/suites/nanobeir", "csv", "/suites/nanobeir.csv"),
         ("suites/nanobeir", "csv", "/suites/nanobeir.csv"),
@@ -206,10 +206,10 @@ def export(results: Path, *arguments: str) -> Result:
         ("/tasks/RTE", "json", "/tasks/RTE.json"),
     ],
 )  # fmt: skip
-def test_it_is_what_the_server_gives(results: Path, page: str, form: str, twin: str) -> None:
+def test_it_is_what_the_server_gives(results: Path, page: str, form: str, path: str) -> None:
     done = export(results, page, "--format", form)
     assert done.exit_code == 0, done.output
-    wanted = TestClient(standard_app()).get(twin)
+    wanted = TestClient(standard_app()).get(path)
     assert wanted.status_code == 200
     assert done.stdout_bytes == wanted.content
 
@@ -232,7 +232,7 @@ def test_the_ending_of_an_address_names_the_format(results: Path, page: str) -> 
         assert form in refused.exception.message
 
 
-def test_the_overview_by_the_address_of_its_twin(results: Path) -> None:
+def test_the_overview_by_the_address_of_its_format(results: Path) -> None:
     assert (
         export(results, "/index.json").stdout_bytes == export(results, "/", "--format", "json").stdout_bytes
     )

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness import catalog
+from harness.lineage import Lineage
 from harness.record import ExamplesPart
 from harness.store import Store
 from harness.types import SuiteOptions
@@ -175,7 +176,9 @@ def test_few_common_tasks_give_no_interval_and_no_tie(tmp_path: Path, count: int
     assert (pair["ties"], pair["tasks_verdict"]) == (0, "too few tasks to say")
 
 
-def put_queries(folder: Path, name: str, letter: str, scores: Mapping[str, np.ndarray]) -> None:
+def put_queries(
+    folder: Path, name: str, letter: str, scores: Mapping[str, np.ndarray], lineage: Lineage | None = None
+) -> None:
     """A measured model whose records hold a score for each query."""
     model, store = site_data.measured_model(name, letter), Store(folder / "results")
     for task, values in scores.items():
@@ -186,7 +189,9 @@ def put_queries(folder: Path, name: str, letter: str, scores: Mapping[str, np.nd
         sink = io.BytesIO()
         parquet.write_table(pa.Table.from_pylist(rows), sink)
         part = ExamplesPart(file="", rows=len(rows), sha256="")
-        store.put(model.slug, record.model_copy(update={"examples": part}), sink.getvalue())
+        store.put(
+            model.slug, record.model_copy(update={"examples": part, "lineage": lineage}), sink.getvalue()
+        )
 
 
 def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
@@ -215,6 +220,29 @@ def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
         "It is made of the scores of the examples"
     )
     assert pair["tasks_verdict"] == "A one is higher"
+
+
+def test_seeds_of_a_training_are_tested_together(tmp_path: Path) -> None:
+    """The interval holds the spread of three seeds; the other side's single run is taken to vary alike."""
+    draw = np.random.default_rng(5)
+    one, lifts = draw.uniform(0.3, 0.6, 400), (0.05, 0.06, 0.07)
+    noise = [draw.normal(0, 0.01, 400) for _ in lifts]
+    noise = [values - values.mean() for values in noise]
+
+    def make(folder: Path) -> None:
+        put_queries(folder, "one", "a", {NANO[0]: one})
+        for seed, lift, letter in zip(site_data.SEEDS, lifts, "def", strict=True):
+            scores = {NANO[0]: one + lift + noise[seed - 1]}
+            put_queries(folder, "one-simcse", letter, scores, site_data.made_of(seed))
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    site: Site = client.app.state.site  # type: ignore[attr-defined]
+    chosen = [e.slug for e in site.queries.entries.values() if e.origin == "measured" and not e.member]
+    assert len(chosen) == 2
+    (pair,) = cells(asked(client, m=chosen), "pairs")
+    assert (abs(pair["tasks"]), pair["ties"]) == (6, 0)
+    reach = 100 * stats.t.ppf(0.975, 2) * np.std(lifts, ddof=1) * np.sqrt(1 / 3 + 1)
+    assert pair["tasks_half"] == pytest.approx(reach, rel=0.15)
 
 
 def test_examples_of_other_queries_decide_nothing(tmp_path: Path) -> None:
@@ -280,6 +308,18 @@ def test_known_intervals_make_ties_on_a_task(grids: Common) -> None:
     assert wide.winners(0) == [0, 1]
     counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in wide.pairs()}
     assert counts == {(0, 1): (0, 0, 13), (0, 2): (0, 0, 13), (1, 2): (13, 0, 0)}
+
+
+def test_columns_that_are_only_shown_are_in_no_difference_of_means(grids: Common) -> None:
+    site_suite = grids.scores.site_suite
+    first, *rest = site_suite.suite.columns
+    suite = replace(site_suite.suite, columns=(replace(first, shown_only="an extra"), *rest))
+    shown = replace(grids, scores=replace(grids.scores, site_suite=replace(site_suite, suite=suite)))
+    gaps = grids.scores.values[0] - grids.scores.values[1] + np.arange(13) / 100
+    values = grids.scores.values.copy()
+    values[0] = values[1] + gaps
+    shown = replace(shown, scores=replace(shown.scores, values=values))
+    assert shown.pairs()[0].tasks.value == pytest.approx(gaps[1:].mean())
 
 
 def test_known_intervals_of_means_serve_where_all_have_the_whole_suite(grids: Common) -> None:

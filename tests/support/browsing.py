@@ -107,12 +107,12 @@ class Reader:
         return self.page
 
     def json(self, path: str) -> dict[str, Any]:
-        """A twin, asked for beside the browser's page."""
+        """A page's JSON, requested beside the browser's page."""
         found: dict[str, Any] = self.context.request.get(path).json()
         return found
 
-    def twin(self) -> dict[str, Any]:
-        """The JSON twin of the page as it is now."""
+    def data(self) -> dict[str, Any]:
+        """The page as it is now, as JSON."""
         path, _, query = self.page.url.removeprefix(self.base).partition("?")
         return self.json(f"{'/index' if path == '/' else path}.json?{query}")
 
@@ -155,20 +155,20 @@ class Reader:
         return self.page.locator("html").get_attribute(name)
 
 
-def keys(twin: dict[str, Any], table: str = "suite") -> list[str]:
-    """The keys of the rows of a twin's table."""
-    return [row["key"] for row in rows_of(twin, table)]
+def keys(data: dict[str, Any], table: str = "suite") -> list[str]:
+    """The keys of the rows of a table."""
+    return [row["key"] for row in rows_of(data, table)]
 
 
-def rows_of(twin: dict[str, Any], table: str = "suite") -> Sequence[dict[str, Any]]:
-    """The rows of a twin's table."""
-    found: Sequence[dict[str, Any]] = next(one for one in twin["tables"] if one["name"] == table)["rows"]
+def rows_of(data: dict[str, Any], table: str = "suite") -> Sequence[dict[str, Any]]:
+    """The rows of a table of a page's JSON."""
+    found: Sequence[dict[str, Any]] = next(one for one in data["tables"] if one["name"] == table)["rows"]
     return found
 
 
-def values(twin: dict[str, Any], column: str, table: str = "suite") -> list[float]:
-    """The numbers of a column of a twin's table, where there are some."""
-    cells = [row["cells"].get(column, {}) for row in rows_of(twin, table) if row["kind"] != "part"]
+def values(data: dict[str, Any], column: str, table: str = "suite") -> list[float]:
+    """The numbers of a column of a table, where there are some."""
+    cells = [row["cells"].get(column, {}) for row in rows_of(data, table) if row["kind"] != "part"]
     return [cell["value"] for cell in cells if cell.get("value") is not None]
 
 

@@ -27,7 +27,7 @@ from harness.checks.difference import (
     Part,
     _blocks,
     _run_part,
-    together,
+    _together,
 )
 from harness.checks.units import Units
 from harness.metrics import Floats
@@ -172,9 +172,9 @@ def test_runs_without_spread_add_nothing() -> None:
 
 
 def test_parts_add_up_with_the_freedom_of_welch_and_satterthwaite() -> None:
-    found = together([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
+    found = _together([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
     assert found == Part(variance=3.0, freedom=pytest.approx(9 / (4 / 10 + 1 / 2)))
-    assert together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
+    assert _together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
         5
     )
 
