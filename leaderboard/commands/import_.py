@@ -35,7 +35,7 @@ def command() -> None:
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that read files "
               "(default: one for each core).")  # fmt: skip
 @options.as_json
-def mteb_results(path: Path, results: Path | None, workers: int | None, as_json: bool) -> int:
+def _mteb_results(path: Path, results: Path | None, workers: int | None, as_json: bool) -> int:
     """Import a checkout of mteb's public results repository, or refresh what was imported.
 
     PATH is the checkout or its `results` folder. Typed again, only new and changed files are read.
