@@ -270,7 +270,7 @@ def _problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
         return f"papers.toml has no table {record['table']!r}."
     if not record["model"] or not record["metric"]:
         return "it names no model or no metric."
-    if problem := _number_problem(record):
+    if problem := number_problem(record):
         return problem
     if record["follows"] not in _PRESENT:
         return f"follows is {record['follows']!r}, not yes, no or nothing."
@@ -279,7 +279,7 @@ def _problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
     return ""
 
 
-def _number_problem(record: Mapping[str, str]) -> str:
+def number_problem(record: Mapping[str, str]) -> str:
     """What is wrong with the numbers beside a record's value; empty if nothing is."""
     for name in ("ci_low", "ci_high", "recomputed"):
         text = record.get(name, "")

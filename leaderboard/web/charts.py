@@ -25,6 +25,8 @@ Json: TypeAlias = "dict[str, Any]"
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon")
 """Of the groups that have a colour of their own; all others share one."""
+_LETTERS = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
+
 NAMES = 30
 """Points of a scatter that carry their name, where it fits."""
 MANY = 200
@@ -288,9 +290,26 @@ def _axis(axis: Axis, values: Sequence[Any] = ()) -> Json:
     ticks: Json = {}
     if axis.kind == "log":
         least, most = min(values, default=1), max(values, default=1)
-        ticks = {"dtick": 1 if most > 300 * least else "D2", "exponentformat": "B" if least >= 1 else "e"}
+        ticks = {"dtick": 1, "exponentformat": "B" if least >= 1 else "e"}
+        if most <= 300 * least:
+            places = [
+                one * 10.0**power
+                for power in range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+                for one in (1, 2, 5)
+            ]
+            ticks = {"tickvals": places, "ticktext": [_short(place) for place in places]}
     title = {"text": _plain(axis.label)}
     return {"title": title, "type": axis.kind, "automargin": True, "zeroline": False, **ticks}
+
+
+def _short(number: float) -> str:
+    """A number at an axis.
+
+    >>> [_short(number) for number in (0.002, 50, 2e3, 5e8, 1e9)]
+    ['0.002', '50', '2k', '500M', '1B']
+    """
+    size, letter = next(((size, letter) for size, letter in _LETTERS if number >= size), (1, ""))
+    return f"{number / size:g}{letter}"
 
 
 def _layout(height: int, x: Json, y: Json, **more: Any) -> Json:

@@ -27,9 +27,10 @@ READERS = {
 
 FROM_OUTSIDE = {
     *("harness.types.Predictor", "harness.types.TaskSource", "leaderboard.data.revisions.main"),
+    "leaderboard.data.papers.number_problem",
     *(f"leaderboard.web.app.{name}Json" for name in ("Cell", "Column", "Row")),
 }
-"""What plugins, documents, `python -m` and the API's description name, and no file of ours."""
+"""What plugins, documents, `python -m`, a script of results/ and the API's description name, and no module."""
 
 
 @functools.cache
