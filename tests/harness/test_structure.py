@@ -30,7 +30,7 @@ FROM_OUTSIDE = {
     "leaderboard.data.papers.number_problem",
     *(f"leaderboard.web.app.{name}Json" for name in ("Cell", "Column", "Row")),
 }
-"""What plugins, documents, `python -m`, a script of results/ and the API's description name, and no module."""
+"""What plugins, documents, `python -m`, a script of results and the API's description name, no module."""
 
 
 @functools.cache
