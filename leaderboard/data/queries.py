@@ -94,19 +94,20 @@ class Queries:
         self.scope_ids = index.scope_ids
         self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
+        self._scopes: dict[tuple[str, str], tuple[list[list[int]], list[int]]] = {}
         found = index.snapshot
         self._snapshot = found if found and found.version == version else None
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The tables of the snapshot as views; empty tables where there is none."""
+        """The tables of the snapshot, all but the entries as views; empty tables where there is none."""
         found = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
         weakref.finalize(self, found.close)
         for name, columns in TABLES.items():
             if self._snapshot:
-                found.execute(
-                    f"CREATE VIEW {name} AS SELECT * FROM read_parquet({self._snapshot.files(name)!r})"
-                )
+                kind = "TABLE" if name == "entries" else "VIEW"  # a page asks for several of them one by one
+                files = self._snapshot.files(name)
+                found.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:
                 fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
                 found.execute(f"CREATE TABLE {name} ({fields})")
@@ -274,9 +275,7 @@ class Queries:
         revisions: bool,
     ) -> SuiteScores:
         convention = convention or views(site_suite.suite)[0]
-        columns = self.scope_columns(site_suite, convention)
-        every = [whole_scope(column) for column in site_suite.suite.columns]
-        wholes = [self.scope_ids[scope.form] if scope else 0 for scope in every]
+        columns, wholes = self._scopes_of(site_suite, convention)
         scopes = list(dict.fromkeys(chain(*columns, filter(None, wholes))))
         place = {number: at for at, number in enumerate(scopes)}
         if entries is None:
@@ -306,8 +305,18 @@ class Queries:
 
     def scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
         """The numbers of the scopes of each column of a suite."""
-        columns = site_suite.scopes(convention)
-        return [[self.scope_ids[one.form] for one in column] for column in columns]
+        return self._scopes_of(site_suite, convention)[0]
+
+    def _scopes_of(self, site_suite: SiteSuite, convention: str) -> tuple[list[list[int]], list[int]]:
+        """The numbers of the scopes of each column, and of the whole of a column of several tasks, else 0."""
+        key = (site_suite.slug, convention)
+        if key not in self._scopes:
+            every = [whole_scope(column) for column in site_suite.suite.columns]
+            self._scopes[key] = (
+                [[self.scope_ids[one.form] for one in column] for column in site_suite.scopes(convention)],
+                [self.scope_ids[scope.form] if scope else 0 for scope in every],
+            )
+        return self._scopes[key]
 
     def _columns(self, wanted: str) -> dict[str, Any]:
         found: dict[str, Any] = self._execute(
@@ -456,12 +465,9 @@ _RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (
 
 def _conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
     """SQL for columns that are equal to values, or in lists of them."""
-    names = [
-        f"list_contains(?::{'VARCHAR' if name in ('task', 'key', 'status') else 'BIGINT'}[], {name})"
-        for name in where
-    ]
-    values = [value if isinstance(value, list) else [value] for value in where.values()]
-    return " AND ".join(names) or "true", values
+    lists = {name: value if isinstance(value, list) else [value] for name, value in where.items()}
+    names = [f"{name} IN ({', '.join('?' * len(some)) or 'NULL'})" for name, some in lists.items()]
+    return " AND ".join(names) or "true", [*chain(*lists.values())]
 
 
 def _is_row(entry: Entry, revisions: bool) -> bool:

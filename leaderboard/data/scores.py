@@ -303,10 +303,14 @@ def suite_scores(
     """
     shape = (len(entries), len(columns))
     found: dict[str, Any] = {name: np.full(shape, _EMPTY[own]) for name, own in _CELLS.items()}
-    values, reasons = found["values"], found["reasons"].astype(np.uint8)
-    found["reasons"] = reasons
+    found["reasons"] = found["reasons"].astype(np.uint8)
+    values, reasons = found["values"], found["reasons"]
+    single = [place for place, scopes in enumerate(columns) if len(scopes) == 1]
+    of_single = [columns[place][0] for place in single]
+    for name in _CELLS:
+        found[name][:, single] = getattr(cells, name)[:, of_single]
     for place, scopes in enumerate(columns):
-        if scopes:
+        if len(scopes) > 1:
             chosen = list(scopes)
             found["seeds"][:, place] = cells.seeds[:, chosen].min(axis=1)
             found["trained_on"][:, place] = cells.trained_on[:, chosen].sum(axis=1)
@@ -314,11 +318,8 @@ def suite_scores(
             codes = cells.reasons[:, chosen]
             worst = np.where(codes == OTHER, 0, codes).max(axis=1)  # "other" has a number, the rest have none
             reasons[:, place] = np.where(worst > 0, worst, codes.max(axis=1))
-        if len(scopes) > 1:  # some of several tasks are missing: part of the column
-            some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
+            some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)  # part of the column is missing
             reasons[some, place] = REASONS.index("part")
-        for name in ("sources", "low", "high", "results") if len(scopes) == 1 else ():
-            found[name][:, place] = getattr(cells, name)[:, scopes[0]]
     imported = np.array([entry.origin == "imported" for entry in entries], bool)
     for place, whole in enumerate(wholes):
         for name in ("values", "reasons", "results", "sources", "trained_on") if whole is not None else ():
