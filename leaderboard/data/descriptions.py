@@ -27,7 +27,7 @@ class Description:
         >>> Description(text="Of St. Petersburg, v1.5. And more.").sentence
         'Of St. Petersburg, v1.5.'
         """
-        return re.split(r"(?<=[a-z0-9)]{2}\.) (?=[A-Z])", self.text)[0]
+        return re.split(r"(?<=[a-z0-9)]{2}\.|\.\d\.) (?=[A-Z])", self.text)[0]
 
 
 @cache
