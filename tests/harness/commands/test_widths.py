@@ -183,7 +183,9 @@ def of_data(_results: Path) -> None:
 
 def of_tokens(_results: Path) -> None:
     days = dict.fromkeys(("created", "expires", "revoked"), "2026-01-02T03:04:05Z")
-    token._print([{"name": BASELINE, "state": "revoked", "scope": "records:write", "tail": "abcd", **days}])
+    token._print_table(
+        [{"name": BASELINE, "state": "revoked", "scope": "records:write", "tail": "abcd", **days}]
+    )
 
 
 def typed(*arguments: str) -> Callable[[Path], None]:
