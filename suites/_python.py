@@ -8,11 +8,15 @@ import platform
 import tokenize
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 
 from suites._functions import MIN_LINES, Function, dedent, flat, is_wanted, summary
 from suites._source import UnreadableError
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""The fields of a node that hold statements, handlers and cases, in their order."""
 
 
 def python_functions(data: bytes, path: str) -> Iterator[Function]:
@@ -60,13 +64,13 @@ def _module(path: str) -> str:
 
 def _definitions(parent: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Def]]:
     """Functions and methods with their qualified names; inner functions belong to the outer ones."""
-    for node in ast.iter_child_nodes(parent):
+    for node in _statements(parent):
         if isinstance(node, _Def):
             yield prefix + node.name, node
-        elif isinstance(node, ast.ClassDef):
-            yield from _definitions(node, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
-            yield from _definitions(node, prefix)
+        else:
+            yield from _definitions(
+                node, f"{prefix}{node.name}." if isinstance(node, ast.ClassDef) else prefix
+            )
 
 
 def _code(lines: list[str], node: _Def) -> str | None:
@@ -77,7 +81,7 @@ def _code(lines: list[str], node: _Def) -> str | None:
         return None
     start = min((node.lineno, *(d.lineno for d in node.decorator_list)))
     kept = {n: lines[n - 1] for n in range(start, (node.end_lineno or start) + 1)}
-    for inner in ast.walk(node):
+    for inner in (node, *_all_statements(node)):
         if isinstance(inner, _Def | ast.ClassDef) and ast.get_docstring(inner, clean=False) is not None:
             docstring = inner.body[0]
             if not _stands_alone(docstring, lines):
@@ -90,6 +94,17 @@ def _code(lines: list[str], node: _Def) -> str | None:
     if sum(1 for line in inside if line.strip() and not line.lstrip().startswith("#")) < MIN_LINES:
         return None
     return dedent([kept[n] for n in sorted(kept)])
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements, handlers and cases directly within one; expressions hold none of them."""
+    return chain.from_iterable(getattr(node, name, ()) for name in _BLOCKS)
+
+
+def _all_statements(node: ast.AST) -> Iterator[ast.AST]:
+    for inner in _statements(node):
+        yield inner
+        yield from _all_statements(inner)
 
 
 def _stands_alone(docstring: ast.stmt, lines: list[str]) -> bool:
