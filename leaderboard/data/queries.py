@@ -100,12 +100,12 @@ class Queries:
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The tables of the snapshot, all but the entries as views; empty tables where there is none."""
+        """The tables of the snapshot, the large ones as views; empty tables where there is none."""
         found = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
         weakref.finalize(self, found.close)
         for name, columns in TABLES.items():
             if self._snapshot:
-                kind = "TABLE" if name == "entries" else "VIEW"  # a page asks for several of them one by one
+                kind = "TABLE" if name in ("entries", "scores") else "VIEW"  # pages ask for them most often
                 files = self._snapshot.files(name)
                 found.execute(f"CREATE {kind} {name} AS SELECT * FROM read_parquet({files!r})")
             else:

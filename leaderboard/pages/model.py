@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field
@@ -76,7 +77,7 @@ class _Model:
     entries: Sequence[Entry]
     backbone: Backbone | None = None
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Every name that it has."""
         hub = self.backbone.hub_ids if self.backbone else ()

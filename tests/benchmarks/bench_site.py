@@ -5,7 +5,8 @@
 `--results` is a results folder that mteb's results were imported into; with `--import CHECKOUT` they are
 imported first, into a folder of their own and an empty cache. The server has two workers and is a process
 of its own, and so are the readers, who read over the loopback as browsers do: a page a second each, nine of
-ten of sixty addresses, and one of ten a model's page that nobody opened before.
+ten of sixty addresses, and one of ten a model's page that nobody opened before. They read twice: at first no
+page was made before, then those of the sixty addresses were.
 """
 
 from __future__ import annotations
@@ -111,12 +112,13 @@ async def reader(port: int, number: int, fresh: list[str], found: list[tuple[int
     outward.close()
 
 
-async def all_readers(port: int, fresh: list[str]) -> list[tuple[int, float]]:
-    """Every reader at once; where the models do not suffice, each page is new in a theme of its own."""
-    found: list[tuple[int, float]] = []
+async def all_readers(port: int, fresh: list[str]) -> list[list[tuple[int, float]]]:
+    """Every reader at once, twice; where the models do not suffice, each page is new in another theme."""
     fresh = [*(f"{path}?theme=dark" for path in fresh), *fresh]
-    await asyncio.gather(*(reader(port, number, fresh, found) for number in range(READERS)))
-    return found
+    rounds: list[list[tuple[int, float]]] = [[], []]
+    for found in rounds:
+        await asyncio.gather(*(reader(port, number, fresh, found) for number in range(READERS)))
+    return rounds
 
 
 def workers(process: psutil.Process) -> list[psutil.Process]:
@@ -172,11 +174,12 @@ def under_load(results: str) -> dict[str, float]:
         command = [sys.executable, __file__, "--results", results, "--port", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         memory = max(worker.memory_info().rss for worker in workers(process)) / 2**20
-    answers = [(int(status), float(seconds)) for status, seconds in json.loads(done.stdout)]
-    spent = sorted(seconds for _, seconds in answers)
+    first, second = json.loads(done.stdout)
+    cold, spent = (sorted(seconds for _, seconds in answers) for answers in (first, second))
     return {
-        "readers: answers": len(answers),
-        "readers: errors": sum(status != 200 for status, _ in answers),
+        "readers: answers": len(first) + len(second),
+        "readers: errors": sum(status != 200 for status, _ in (*first, *second)),
+        "readers, no page made before: p99": cold[int(0.99 * len(cold))],
         "readers: median, s": statistics.median(spent),
         "readers: p99, s": spent[int(0.99 * len(spent))],
         "readers: slowest, s": spent[-1],
@@ -220,7 +223,7 @@ def report(figures: dict[str, float]) -> int:
     missed = [name for name, bar in BARS.items() if figures.get(name, 0) > bar]
     for name, value in figures.items():
         bar = f"   bar {BARS[name]:g}" if name in BARS else ""
-        print(f"{name:32} {value:>10,.3f}{bar}{'   MISSED' if name in missed else ''}")
+        print(f"{name:36} {value:>10,.3f}{bar}{'   MISSED' if name in missed else ''}")
     print("no bar is missed" if not missed else f"missed: {', '.join(missed)}")
     return 1 if missed else 0
 
