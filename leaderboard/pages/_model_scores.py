@@ -109,9 +109,7 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
         ("others", "Other suites: means × 100", others),
     ]
     source = Field[Standing](key="source", label="Source", cell=lambda one: source_cell(one.entry, path))
-    (name, *rest) = SUITE_FIELDS
-    fields = [name, source, *rest]
-    return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
+    return [standings_table(name, caption, some, [*SUITE_FIELDS, source]) for name, caption, some in both if some]
 
 
 def _share(one: Standing) -> float:
@@ -170,14 +168,10 @@ def _count(one: Standing) -> Cell:
 
 SUITE_FIELDS: Sequence[Field[Standing]] = [
     Field(key="name", label="Suite", cell=_suite_cell),
-    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
-          note="The paper's convention that makes a task's number."),
     Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
           note="How many models have a rank."),
-    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
-          note="How many other models share the rank."),
     Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
     Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
           note="The mean of the task types' own means."),
@@ -185,6 +179,10 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="The mean over the tasks whose scores did not choose this model."),
     Field(key="count", label="Tasks", numeric=True, cell=_count,
           note="How many of the suite's tasks count."),
+    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
+          note="How many other models share the rank."),
+    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
+          note="The paper's convention that makes a task's number."),
 ]  # fmt: skip
 """The columns of an entry's suites."""
 
@@ -338,4 +336,4 @@ def result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
 
     name = Field(key="name", label="Task", sticky=True, cell=task, sort=lambda row: row.task.casefold())
     facts = [fact("type", "Type"), fact("metric", "Main metric")]
-    return [name, *facts, *(scores(at, own) for at, own in enumerate(entries))]
+    return [name, *(scores(at, own) for at, own in enumerate(entries)), *facts]
