@@ -109,7 +109,8 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
         ("others", "Other suites: means × 100", others),
     ]
     source = Field[Standing](key="source", label="Source", cell=lambda one: source_cell(one.entry, path))
-    return [standings_table(name, caption, some, [*SUITE_FIELDS, source]) for name, caption, some in both if some]
+    fields = [*SUITE_FIELDS, source]
+    return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
 def _share(one: Standing) -> float:

@@ -307,9 +307,10 @@ def _tables(
                   cell=lambda dot: _gain(dot, steps[id(dot)]))  # fmt: skip
     beaten = column(key="beaten", label="Beaten by", note=BEATEN, cell=lambda dot: _beaten(points, dot))
     shown = points.dots[max(where.first - 1, 0) : where.last]
+    best = "The frontier: nothing beats these on both axes"
     every = "All points, the best score first, incomplete ones last"
     return [
-        _table("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
+        _table("frontier", best, [*fields, gain, origin], points.best),
         _table("points", every, [*fields, *count, origin, beaten], shown),
     ]
 
