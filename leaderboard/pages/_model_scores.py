@@ -169,6 +169,8 @@ def _count(one: Standing) -> Cell:
 
 SUITE_FIELDS: Sequence[Field[Standing]] = [
     Field(key="name", label="Suite", cell=_suite_cell),
+    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
+          note="The paper's convention that makes a task's number."),
     Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
@@ -182,8 +184,6 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="How many of the suite's tasks count."),
     Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
           note="How many other models share the rank."),
-    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
-          note="The paper's convention that makes a task's number."),
 ]  # fmt: skip
 """The columns of an entry's suites."""
 

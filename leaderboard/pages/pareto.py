@@ -33,7 +33,7 @@ PATH = "/pareto"
 SERIES = ("imported", "reported", "measured")
 """In the order of the chart's colours, which are those of the origins elsewhere."""
 
-SCALES = (("", "as usual"), ("log", "logarithmic"), ("linear", "linear"))
+SCALES = (("", "default"), ("log", "logarithmic"), ("linear", "linear"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 FLOPS = 1e18
 """The unit of training compute on the axis."""
