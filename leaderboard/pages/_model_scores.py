@@ -125,7 +125,11 @@ def standings_table(
     return Table(
         name=name,
         caption=caption,
-        columns=[replace(field.head(), sticky=not at) for at, field in enumerate(shown)],
+        columns=[
+            replace(field.head(), sticky=not at, card=field.label.lower() if at else "")
+            for at, field in enumerate(shown)
+        ],
+        cards=True,
         rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
         notes=list(_suite_notes(rows)),
     )

@@ -110,7 +110,6 @@ def box(found: Locator) -> FloatRect:
         ("/pareto?suite=nanobeir", "frontier", ["model", "x", "score"]),
         ("/compare?m=crowd--model-29&m=acme--tiny-large", "pairs", ["one", "other", "tasks_verdict"]),
         ("/compare?m=crowd--model-29&m=acme--tiny-large", "tasks", ["name", "s0", "s1"]),
-        ("/models/acme--tiny-large", "boards", ["name", "rank", "tasks"]),
         ("/models/acme--tiny-large", "results", ["name", "score"]),
     ],
 )
@@ -124,7 +123,13 @@ def test_what_decides_is_seen_at_once(phone: Reader, path: str, table: str, colu
 
 
 @pytest.mark.parametrize(
-    ("path", "least"), [(NANO, 3), ("/glue?view=modernbert", 10), ("/backbones?column=dpr-beir", 3)]
+    ("path", "least"),
+    [
+        (NANO, 3),
+        ("/glue?view=modernbert", 10),
+        ("/backbones?column=dpr-beir", 3),
+        ("/models/acme--tiny-large", 4),
+    ],
 )
 def test_a_board_is_cards_with_name_and_scores(phone: Reader, path: str, least: int) -> None:
     page = phone.open(path)
