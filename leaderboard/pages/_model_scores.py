@@ -109,8 +109,7 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
         ("others", "Other suites: means × 100", others),
     ]
     source = Field[Standing](key="source", label="Source", cell=lambda one: source_cell(one.entry, path))
-    (name, *rest) = SUITE_FIELDS
-    fields = [name, source, *rest]
+    fields = [*SUITE_FIELDS, source]
     return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
 
 
@@ -126,7 +125,11 @@ def standings_table(
     return Table(
         name=name,
         caption=caption,
-        columns=[replace(field.head(), sticky=not at) for at, field in enumerate(shown)],
+        columns=[
+            replace(field.head(), sticky=not at, card=field.label.lower() if at else "")
+            for at, field in enumerate(shown)
+        ],
+        cards=True,
         rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
         notes=list(_suite_notes(rows)),
     )
@@ -176,8 +179,6 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
           note="How many models have a rank."),
-    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
-          note="How many other models share the rank."),
     Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
     Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
           note="The mean of the task types' own means."),
@@ -185,6 +186,8 @@ SUITE_FIELDS: Sequence[Field[Standing]] = [
           note="The mean over the tasks whose scores did not choose this model."),
     Field(key="count", label="Tasks", numeric=True, cell=_count,
           note="How many of the suite's tasks count."),
+    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
+          note="How many other models share the rank."),
 ]  # fmt: skip
 """The columns of an entry's suites."""
 
@@ -338,4 +341,4 @@ def result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
 
     name = Field(key="name", label="Task", sticky=True, cell=task, sort=lambda row: row.task.casefold())
     facts = [fact("type", "Type"), fact("metric", "Main metric")]
-    return [name, *facts, *(scores(at, own) for at, own in enumerate(entries))]
+    return [name, *(scores(at, own) for at, own in enumerate(entries)), *facts]

@@ -242,7 +242,12 @@ def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: _Backb
     return Table(
         name="backbones",
         caption="Backbones by recipe and benchmark, scores × 100",
-        columns=[replace(f.head(state, PATH), group=groups.get(f.key, "")) for f in fields],
+        columns=[
+            replace(f.head(state, PATH), group=recipe, card=f"{recipe} {f.label}".strip())
+            for f in fields
+            for recipe in [groups.get(f.key, "")]
+        ],
+        cards=True,
         rows=[row_of(line, fields, key=f"{line[0].slug}-{line[1]}") for line in lines],
         notes=["Each number leads to the table that prints it, or to the model that was measured."],
     )

@@ -340,22 +340,24 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
             _mean_row(shared, kind, f"{one.of} of {one.expected} tasks", one.values, kind)
             for kind, one in shared.types.items()
         ]
-    rows = [row for row in rows if any(cell.value is not None for cell in row.cells[2:])]
+    rows = [row for row in rows if any(cell.value is not None for cell in row.cells[1:-1])]
     part = not scores.over_tasks.complete.all()
     own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
     rows += [
         Row(cells=[
-            _text(name), _text(f"{means.expected} {means.over}"),
+            _text(name),
             *(mean_of(mean_cell(means, row, None, entry.seeds), scores, row)
               for row, entry in enumerate(shared.entries)),
+            _text(f"{means.expected} {means.over}"),
         ])
         for name, means in own.items() if part
     ]  # fmt: skip
-    heads = [Column(key="mean", label="Mean", sticky=True), Column(key="of", label="Of")]
     return Table(
         name="means",
         caption=f"{suite.title}: means × 100 over what all have",
-        columns=[*heads, *_columns(labels)],
+        columns=[
+            Column(key="mean", label="Mean", sticky=True), *_columns(labels), Column(key="of", label="Of")
+        ],
         rows=rows,
         notes=[*([LIKE_FOR_LIKE] if part else []), *_selection_notes(shared)],
     )  # fmt: skip
@@ -376,7 +378,7 @@ def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | No
     cells = [_number(value, kind="best" if value == best else "") for value in map(float, values)]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
-    return Row(cells=[_text(name), _text(of), *cells])
+    return Row(cells=[_text(name), *cells, _text(of)])
 
 
 def _number(value: float, **more: Any) -> Cell:
@@ -390,19 +392,20 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     means |= {"types": "Over types"} if len(shared.types) > 1 else {}
     counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
     heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
-    heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
     for key, label in means.items():
         heads += [
+            Column(key=f"{key}_verdict", label="Verdict", group=label),
             Column(key=key, label="Difference", group=label, numeric=True),
             Column(key=f"{key}_half", label="±", group=label, numeric=True),
-            Column(key=f"{key}_verdict", label="So", group=label),
         ]
+    heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
     rows, pairs = [], shared.pairs()
     for pair in pairs:
         names = labels[pair.first], labels[pair.second]
-        cells = [*map(_text, names), *(_text(getattr(pair, key)) for key in counts)]
+        cells = [*map(_text, names)]
         for key in means:
             cells += _gap_cells(getattr(pair, key), *names)
+        cells += [_text(getattr(pair, key)) for key in counts]
         rows.append(Row(cells=cells))
     by = {getattr(pair, key).by for pair in pairs for key in means}
     ways = "; else ".join(text for key, text in BY.items() if key in by)
@@ -414,9 +417,9 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
 def _gap_cells(gap: Gap, one: str, other: str) -> list[Cell]:
     value = Cell(text=delta_text(gap.value), value=gap.value)
     if gap.half is None:
-        return [value, EMPTY, _text("too few tasks to say")]
+        return [_text("too few tasks to say"), value, EMPTY]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
-    return [value, half, _text(f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE)]
+    return [_text(f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE), value, half]
 
 
 def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state: _CompareState) -> Table:
@@ -451,7 +454,6 @@ def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> lis
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
                cell=lambda at: _text(columns[at].name, href=column_path(site_suite, columns[at]))),
-        column(key="type", label="Type", sort=lambda at: columns[at].type),
     ]  # fmt: skip
     for row, label in enumerate(labels):
         fields += _entry_fields(queries, shared, row, label)
@@ -460,7 +462,8 @@ def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> lis
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
                    sort=spread, cell=lambda at: Cell(text=f"{100 * spread(at):.2f}", value=spread(at)))
         )  # fmt: skip
-    return [*fields, column(key="best", label="Best", cell=best)]
+    kind = column(key="type", label="Type", sort=lambda at: columns[at].type)
+    return [*fields, column(key="best", label="Best", cell=best), kind]
 
 
 def _entry_fields(queries: Queries, shared: Common, row: int, label: str) -> Iterator[_sorting.Field[int]]:

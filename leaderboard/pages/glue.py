@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -81,7 +81,8 @@ def _view(site: Site, state: _GlueState) -> Page:
             Table(
                 name=GLUE,
                 caption=f"GLUE, scores × 100, compared by {name}'s convention",
-                columns=[field.head(state, PATH) for field in fields],
+                columns=[replace(field.head(state, PATH), card=field.label) for field in fields],
+                cards=True,
                 rows=list(_rows(lines, fields, name)),
             )
         ],

@@ -69,7 +69,7 @@ def _view(site: Site, state: State) -> Page:
         title="Which encoder?",
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
-        f"harness, imported from mteb's results, or among {numbers:,} numbers in papers, each so marked.",
+        f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
         tables=[_best(boards), _sizes(tables), _newest(queries)],
         charts=[board.chart for board in boards if board.chart],
         context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
@@ -177,7 +177,7 @@ def _first(table: SuiteTable, size: str) -> Cell:
 
 def _newest(queries: Queries) -> Table:
     """The records that were written last."""
-    labels = {"written": "Written", "model": "Model", "task": "Task", "score": "Score"}
+    labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
     rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
     return values_table("newest", "The newest measured records", labels, rows, "score")
 
@@ -186,10 +186,10 @@ def _record(row: object, entry: Entry) -> list[Cell]:
     written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
     time = f"{written[:16].replace('T', ' ')} UTC"
     return [
-        Cell(text=time, value=written, href=f"/results/{number}"),
         Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
         Cell(text=task, value=task, href=task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),
+        Cell(text=time, value=written, href=f"/results/{number}"),
     ]
 
 

@@ -68,7 +68,7 @@ def _view(site: Site, state: State) -> Page:
 
 def _papers(papers: Mapping[str, Paper]) -> Table:
     heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
-             "numbers": "Numbers", "odd": "Do not follow"}  # fmt: skip
+             "numbers": "Numbers", "odd": "Recomputed otherwise"}  # fmt: skip
     rows = [
         plain_row(
             Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
@@ -83,7 +83,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
         for slug, paper in papers.items()
     ]
     return plain_table(
-        "papers", "The papers, with how many of their numbers do not follow from others", heads, rows
+        "papers", "The papers, and how many of their numbers differ when recomputed", heads, rows
     )
 
 
@@ -164,7 +164,7 @@ def _facts(paper: Paper) -> list[tuple[str, str, str]]:
         ("Year", str(paper.year), ""),
         *([("arXiv", paper.arxiv, f"https://arxiv.org/abs/{paper.arxiv}")] if paper.arxiv else []),
         ("Printed numbers", str(paper.numbers), ""),
-        *([("Recomputed", f"{checked - odd} of {checked} follow from others", "")] if checked else []),
+        *([("Recomputed", f"{checked - odd} of {checked} come out as in the paper", "")] if checked else []),
         *(("Recipe", name, f"/recipes/{name}") for name in recipes_of(paper)),
     ]
 

@@ -33,7 +33,7 @@ PATH = "/pareto"
 SERIES = ("imported", "reported", "measured")
 """In the order of the chart's colours, which are those of the origins elsewhere."""
 
-SCALES = (("", "as usual"), ("log", "logarithmic"), ("linear", "linear"))
+SCALES = (("", "default"), ("log", "logarithmic"), ("linear", "linear"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 FLOPS = 1e18
 """The unit of training compute on the axis."""
@@ -290,8 +290,6 @@ def _tables(
         column(key="model", label="Model", sticky=True,
                cell=lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href,
                                      note=dot.entry.treatment)),
-        column(key="origin", label="Origin",
-               cell=lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin)),
         column(key="x", label=across.axis.label, numeric=True,
                cell=lambda dot: Cell(text=measure.text(dot.x),
                                      value=str(dot.x) if isinstance(dot.x, date) else dot.x)),
@@ -301,14 +299,19 @@ def _tables(
         column(key="there", label="Tasks", numeric=True,
                cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected))
     ] if expected > 1 else []  # fmt: skip
+    origin = column(
+        key="origin", label="Origin",
+        cell=lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin),
+    )  # fmt: skip
     gain = column(key="step", label="Gain", numeric=True, note=GAIN,
                   cell=lambda dot: _gain(dot, steps[id(dot)]))  # fmt: skip
     beaten = column(key="beaten", label="Beaten by", note=BEATEN, cell=lambda dot: _beaten(points, dot))
     shown = points.dots[max(where.first - 1, 0) : where.last]
+    best = "The frontier: nothing beats these on both axes"
     every = "All points, the best score first, incomplete ones last"
     return [
-        _table("frontier", "The frontier: nothing beats these on both axes", [*fields, gain], points.best),
-        _table("points", every, [*fields, *count, beaten], shown),
+        _table("frontier", best, [*fields, gain, origin], points.best),
+        _table("points", every, [*fields, *count, origin, beaten], shown),
     ]
 
 

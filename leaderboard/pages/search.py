@@ -127,7 +127,7 @@ def _view(site: Site, state: _SearchState) -> Page:
          name if name != one.name and state.q else "", one.what)
         for one, name in hits[max(0, where.first - 1) : where.last]
     ]  # fmt: skip
-    labels = {"name": "Name", "kind": "Kind", "matched": "Found by", "what": "What it is"}
+    labels = {"name": "Name", "kind": "Kind", "matched": "Matched name", "what": "What it is"}
     caption = f"{len(hits):,} hit{'' if len(hits) == 1 else 's'}"
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",

@@ -312,7 +312,7 @@ def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
     ]  # fmt: skip
     values = [100 * one.value for one in ranked if one.value is not None]
     plot = Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
-    return chart("spread", "Models by their score", plot)
+    return chart("spread", "Models by their score; points: the best of each size class", plot)
 
 
 def _lead(population: Sequence[Scored], ranked: int, state: _TaskState) -> str:

@@ -109,14 +109,14 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Ta
     return [
         column(key="name", label="Task", sticky=True, sort=lambda one: one.name.casefold(),
                cell=lambda one: Cell(text=one.name, value=one.name, href=task_path(one.name))),
-        column(key="type", label="Type", sort=lambda one: one.type),
-        column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None),
         column(key="results", label="Results", numeric=True, note="Results of all entries, with any splits.",
                sort=lambda one: one.results),
         column(key="best", label="Best", numeric=True, note="The best ranked score.", cell=score,
                sort=lambda one: one.best and one.best[1]),
-        column(key="model", label="By", note="The model with the best score.", cell=model,
+        column(key="model", label="Best model", note="The model with the best score.", cell=model,
                sort=lambda one: one.best and one.best[0].model.casefold()),
+        column(key="type", label="Type", sort=lambda one: one.type),
+        column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None),
         column(key="suites", label="Suites", note="The suites of this site that have it.", cell=suites,
                sort=lambda one: len(one.suites)),
     ]  # fmt: skip

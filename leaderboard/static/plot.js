@@ -51,6 +51,10 @@
 
   const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
 
+  const strip = (x0, y0, x1, y1) => ({
+    left: Math.min(x0, x1) - 1, right: Math.max(x0, x1) + 1, top: Math.min(y0, y1) - 1, bottom: Math.max(y0, y1) + 1,
+  });
+
   function names(view, figure) { // annotations for the names that fit beside their points
     const { xaxis: across, yaxis: up } = view._fullLayout;
     const pen = document.createElement("canvas").getContext("2d");
@@ -61,25 +65,45 @@
       const half = ([].concat(t.marker.size)[i] ?? t.marker.size) / 2;
       return { x, y: t.y[i], left: left - half, right: left + half, top: top - half, bottom: top + half };
     }));
-    const taken = [];
+    const drawing = figure.data.filter((t) => t.mode === "lines").flatMap((t) => t.x.slice(1).flatMap((x, i) => {
+      const [[x0, y0], [x1, y1]] = [at(t.x[i], t.y[i]), at(x, t.y[i + 1])];
+      const [cx, cy] = t.line.shape === "vh" ? [x0, y1] : [x1, y0];
+      return t.line.shape ? [strip(x0, y0, cx, cy), strip(cx, cy, x1, y1)] : [];
+    }));
+    for (const mark of figure.layout.shapes ?? []) {
+      if (mark.type === "line") drawing.push(strip(across.d2p(mark.x0), 0, across.d2p(mark.x1), up._length));
+    }
+    for (const bars of figure.data.filter((t) => t.type === "bar")) {
+      for (const [i, x] of bars.x.entries()) {
+        const [from, to] = [across.d2p(x - bars.width / 2), across.d2p(x + bars.width / 2)];
+        drawing.push({ left: from, right: to, top: up.d2p(bars.y[i]), bottom: up._length });
+      }
+    }
+    const taken = (figure.layout.annotations ?? []).map((word) => {
+      const x = across.type === "log" ? across.d2p(10 ** word.x) : across.d2p(word.x);
+      const top = word.yanchor === "bottom" ? -18 : 0;
+      return { left: x, right: x + pen.measureText(word.text).width * 1.1 + 4, top, bottom: top + 18 };
+    });
     const found = [];
     for (const [rank, name] of figure.layout.meta.names.entries()) {
       const [x, y] = at(name.x, name.y);
       if (!(x >= 0 && x <= across._length && y >= 0 && y <= up._length)) continue;
       const width = pen.measureText(name.text.replace(/&\w+;/g, "x")).width + 4;
       const places = [[-width - 3, -20], [-width / 2, -23], [5, -21], [-width - 9, -7], [9, -7], [7, 6], [-width / 2, 9], [-width - 7, 6]];
+      let best = null;
       for (const [dx, dy] of places) {
         const box = { left: x + dx, right: x + dx + width, top: y + dy, bottom: y + dy + 14 };
         const inside = box.left >= 0 && box.right <= across._length && box.top >= -8 && box.bottom <= up._length;
         const covered = points.filter((p) => (p.x !== name.x || p.y !== name.y) && !apart(p, box)).length;
-        if (!inside || covered > (rank < 8 ? 2 : 0) || taken.some((other) => !apart(other, box))) continue;
-        taken.push(box);
-        found.push({
-          x: across.type === "log" ? Math.log10(name.x) : name.x, y: name.y, text: name.text, showarrow: false,
-          xanchor: "left", yanchor: "top", xshift: dx, yshift: -dy, font: { size: 11 }, borderpad: 0, captureevents: false,
-        });
-        break;
+        if (!inside || covered > (rank < 8 ? 2 : 0) || [...taken, ...drawing].some((other) => !apart(other, box))) continue;
+        if (!best || covered < best.covered) best = { covered, box, dx, dy };
       }
+      if (!best) continue;
+      taken.push(best.box);
+      found.push({
+        x: across.type === "log" ? Math.log10(name.x) : name.x, y: name.y, text: name.text, showarrow: false,
+        xanchor: "left", yanchor: "top", xshift: best.dx, yshift: -best.dy, font: { size: 11 }, borderpad: 0, captureevents: false,
+      });
     }
     return found;
   }

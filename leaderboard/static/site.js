@@ -244,9 +244,10 @@ function ready() {
   showPicked();
 }
 document.addEventListener("DOMContentLoaded", () => {
-  const narrow = matchMedia("(max-width: 40rem)").matches;
-  if (narrow) for (const each of $$(".fold, .menu")) each.open = false;
+  const narrow = matchMedia("(max-width: 40rem)");
+  const fold = () => { for (const each of $$(".fold, .menu")) each.open = !narrow.matches; };
+  if (narrow.matches) fold();
   $(".menu").dataset.ready = "";
-  matchMedia("(max-width: 40rem)").addEventListener("change", (event) => { $(".menu").open = !event.matches; });
+  narrow.addEventListener("change", fold);
   ready();
 });

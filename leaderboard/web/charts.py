@@ -324,11 +324,12 @@ def _plane(
 ) -> tuple[Any, ...]:
     """The figure over two axes with its marks, and the points as a table."""
     lines, words = [], []
+    above = "top" if more.get("showlegend", True) else "bottom"
     for at, word in plot.marks:
         ends = {"xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1}
         lines.append({"type": "line", **ends, "line": {"width": 1, "dash": "dash"}})
         place = {"x": math.log10(at) if plot.x.kind == "log" else at, "y": 1, "yref": "paper"}
-        words.append({**place, "text": _plain(word), "showarrow": False, "xanchor": "left", "yanchor": "top"})
+        words.append({**place, "text": _plain(word), "showarrow": False, "xanchor": "left", "yanchor": above})
     axes = _axis(plot.x, [p.x for p in points]), _axis(plot.y, [p.y for p in points if p.y is not None])
     layout = _layout(height, *axes, **{"showlegend": True, "shapes": lines, "annotations": words, **more})
     heads = ("Name", "Group", plot.x.label, plot.y.label, "from", "to")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import UsageError, unknown
+from harness.errors import UsageError, nearest, unknown
 from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
 from leaderboard.web.tables import Table
@@ -18,6 +18,8 @@ FORMATS = {
     "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
 }
 """The formats of a page beside HTML, with their names and media types, by the end of its address."""
+_FEW = 13
+"""Fewer names than these can stand in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +66,10 @@ class NotFound(UsageError):
 
 
 def missing(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
-    """The error for a name in a URL that is none: the nearest ones, and `then`."""
-    error = unknown(what, name, known, then=then)
-    return NotFound(error.message, hint=error.hint)
+    """The error for a name in a URL that is none: the nearest ones or all of a few, and `then`."""
+    names = list(known)
+    error = unknown(what, name, names, then=then)
+    return NotFound(error.message, hint=error.hint if len(names) < _FEW or nearest(name, names) else then)
 
 
 @dataclass(frozen=True, kw_only=True)

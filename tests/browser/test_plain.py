@@ -104,7 +104,7 @@ def test_what_needs_a_script_is_not_shown(plain: Reader) -> None:
 
 
 def test_the_values_of_a_chart_stand_as_a_table(plain: Reader) -> None:
-    page = plain.open("/tasks/NanoNFCorpusRetrieval")
+    page = plain.open("/models/acme--tiny-base")
     assert page.locator(".chart table tbody tr").count() > 3
     assert page.locator(".chart table").first.is_visible()
     assert not page.locator(".chart .view").first.is_visible()

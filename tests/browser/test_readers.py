@@ -103,24 +103,53 @@ def box(found: Locator) -> FloatRect:
 
 
 @pytest.mark.parametrize(
-    ("path", "column"),
-    [("/tasks/NanoNFCorpusRetrieval", "score"), ("/pareto?suite=nanobeir", "score")],
+    ("path", "table", "columns"),
+    [
+        ("/tasks/NanoNFCorpusRetrieval", "ranking", ["model", "score"]),
+        ("/tasks", "tasks", ["name", "results", "best"]),
+        ("/pareto?suite=nanobeir", "frontier", ["model", "x", "score"]),
+        ("/compare?m=crowd--model-29&m=acme--tiny-large", "pairs", ["one", "other", "tasks_verdict"]),
+        ("/compare?m=crowd--model-29&m=acme--tiny-large", "tasks", ["name", "s0", "s1"]),
+        ("/models/acme--tiny-large", "results", ["name", "score"]),
+    ],
 )
-def test_the_score_is_seen_at_once(phone: Reader, path: str, column: str) -> None:
+def test_what_decides_is_seen_at_once(phone: Reader, path: str, table: str, columns: list[str]) -> None:
     page = phone.open(path)
-    heading = page.locator(f'thead th[data-key="{column}"]').first
-    place = box(heading)
-    assert place["x"] + place["width"] <= WIDTH
+    for column in columns:
+        heading = page.locator(f'#t-{table} thead th[data-key="{column}"]')
+        place = box(heading)
+        assert place["x"] + place["width"] <= WIDTH, column
+        assert not heading.evaluate("one => one.firstElementChild.scrollHeight > one.clientHeight"), "clipped"
 
 
-def test_a_suite_is_cards_with_rank_name_and_mean(phone: Reader) -> None:
-    page = phone.open(NANO)
-    row = page.locator("#t-suite tbody tr").first
+@pytest.mark.parametrize(
+    ("path", "least"),
+    [
+        (NANO, 3),
+        ("/glue?view=modernbert", 10),
+        ("/backbones?column=dpr-beir", 3),
+        ("/models/acme--tiny-large", 4),
+    ],
+)
+def test_a_board_is_cards_with_name_and_scores(phone: Reader, path: str, least: int) -> None:
+    page = phone.open(path)
+    row = page.locator(".data.cards tbody tr:not(.group)").first
     shown = [cell for cell in row.locator("th, td").all() if cell.is_visible()]
-    assert len(shown) >= 3
+    assert len(shown) >= least
     for cell in shown:
         place = box(cell)
         assert 0 <= place["x"] <= place["x"] + place["width"] <= WIDTH
+
+
+def test_the_list_of_tasks_fits_a_window(reading: Callable[..., Reader]) -> None:
+    page = reading(width=1280).open("/tasks")
+    assert page.locator(".scroll").first.evaluate("one => one.scrollWidth - one.clientWidth") == 0
+
+
+def test_filters_are_there_when_a_phone_is_turned(phone: Reader) -> None:
+    page = phone.open(NANO)
+    page.set_viewport_size({"width": 844, "height": WIDTH})
+    page.locator("#filters-origin").wait_for()
 
 
 def test_names_stay_when_a_table_is_moved(reading: Callable[..., Reader]) -> None:

@@ -215,6 +215,7 @@ def test_a_failing_server_is_no_dead_end(reader: Reader) -> None:
 
 
 PARETO = "/pareto?suite=nanobeir"
+TRAINED = "/models/acme--tiny-base"
 DRAWN = "#c-points .scatterlayer .point"
 
 
@@ -232,33 +233,47 @@ def test_every_point_is_there_and_tells_its_name(reader: Reader) -> None:
     assert any(row["cells"]["model"]["value"] in (label.text_content() or "") for row in points)
 
 
-OVERLAPS = """() => {
-  const texts = [...document.querySelectorAll("#c-points .annotation-text")];
+CROSSED = """() => {
+  const texts = [...document.querySelectorAll(".chart .annotation-text")];
   const boxes = texts.map(one => one.getBoundingClientRect());
   const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom;
-  return [boxes.length, boxes.some((a, i) => boxes.slice(i + 1).some(b => meet(a, b)))];
+  const holds = (a, p) => a.left + 2 < p.x && p.x < a.right - 2 && a.top + 2 < p.y && p.y < a.bottom - 2;
+  const drawing = ["path.js-line", ".shapelayer path", ".bars path"].map(one => `.chart ${one}`).join();
+  const points = [...document.querySelectorAll(drawing)].flatMap(path => Array.from({length: 200}, (_, at) =>
+      path.getPointAtLength(path.getTotalLength() * at / 199).matrixTransform(path.getScreenCTM())));
+  return {
+    names: boxes.length,
+    overlap: boxes.flatMap((a, i) => boxes.slice(i + 1).some(b => meet(a, b)) ? [texts[i].textContent] : []),
+    crossed: texts.filter((one, i) => points.some(p => holds(boxes[i], p))).map(one => one.textContent),
+  };
 }"""
 
 
-def test_names_stand_beside_points_and_do_not_overlap(reader: Reader) -> None:
+@pytest.mark.parametrize(
+    ("path", "least"),
+    [(PARETO, 3), ("/glue?view=modernbert", 8), ("/tasks/NanoNFCorpusRetrieval?rows=all", 2)],
+)
+def test_names_in_a_chart_cover_no_name_and_no_line(reader: Reader, path: str, least: int) -> None:
     for width in (1440, 700):
         reader.page.set_viewport_size({"width": width, "height": 900})
-        page = reader.open(PARETO)
-        page.wait_for_selector("#c-points .annotation-text")
-        count, overlap = page.evaluate(OVERLAPS)
-        assert count >= 3
-        assert not overlap
+        page = reader.open(path)
+        page.locator(".chart").first.scroll_into_view_if_needed()
+        page.wait_for_selector(".chart [data-drawn] .annotation-text")
+        found = page.evaluate(CROSSED)
+        assert (found["overlap"], found["crossed"]) == ([], []), width
+        assert found["names"] >= least, width
 
 
 def test_a_chart_is_drawn_when_it_comes_into_view(reader: Reader) -> None:
-    page = reader.open("/tasks/NanoNFCorpusRetrieval?rows=all")
+    page = reader.open(TRAINED)
     assert not any("plotly" in url for url in reader.asked)
     page.locator(".chart").first.scroll_into_view_if_needed()
     page.wait_for_selector(".chart [data-drawn] .point")
     assert sum("plotly" in url for url in reader.asked) == 1
-    assert page.locator(".chart details").get_attribute("open") is None
-    page.click(".chart summary")
-    assert page.locator(".chart table tbody tr").count() > 3
+    chart = page.locator(".chart").first
+    assert chart.locator("details").get_attribute("open") is None
+    chart.locator("summary").click()
+    assert chart.locator("table tbody tr").count() > 3
 
 
 def test_a_filter_draws_anew(reader: Reader) -> None:
@@ -299,7 +314,7 @@ def test_it_takes_the_colours_of_the_theme(reader: Reader) -> None:
 
 def test_without_the_library_the_table_opens(reader: Reader) -> None:
     reader.context.route("**/plotly.min.js*", lambda route: route.abort())
-    page = reader.open("/tasks/NanoNFCorpusRetrieval?rows=all")
+    page = reader.open(TRAINED)
     page.locator(".chart").first.scroll_into_view_if_needed()
     page.wait_for_selector(".chart details[open] td")
     assert not page.locator(".chart .view").first.is_visible()

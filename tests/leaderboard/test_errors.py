@@ -82,6 +82,7 @@ def test_the_nearest_names_are_told() -> None:
     assert isinstance(error, NotFound)
     assert "glue" in f"{error.message} {error.hint}"
     assert "Look there." in str(error.hint)
+    assert missing("suite", "other", map(str, range(100, 200)), then="Look there.").hint == "Look there."
 
 
 def test_a_page_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def test_every_printed_number_of_a_backbone_is_on_its_page(client: TestClient, s
 def test_a_model_that_only_papers_know_has_a_page(client: TestClient, site: Site) -> None:
     entry = next(e for e in site.queries.entries.values() if e.origin == "reported" and e.tasks == 0)
     text = page(client, f"/models/{entry.model_slug}").text
-    assert "Known from papers alone." in text
+    assert "Its numbers come from papers alone." in text
     assert "In the papers" in text
 
 
