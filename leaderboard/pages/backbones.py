@@ -32,7 +32,6 @@ from leaderboard.pages._backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import kinds_of, made_of
 from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
@@ -41,7 +40,7 @@ from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, plain_row, values_table
 
 PATH = "/backbones"
 RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
@@ -261,7 +260,7 @@ def _all_numbers(numbers: Sequence[_Number]) -> Table:
         )
         for one in numbers
     ]  # fmt: skip
-    return plain_table("numbers", "Every number, with where it is from", heads, rows)
+    return values_table("numbers", "Every number, with where it is from", heads, rows)
 
 
 def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:

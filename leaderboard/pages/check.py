@@ -13,19 +13,16 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
     counted,
     delta_cell,
-    plain_row,
-    plain_table,
     score_cell,
     suite_path,
     verdict_cell,
     when_text,
 )
 from leaderboard.pages._task_scores import known_tasks, task_path
-from leaderboard.pages._training import words
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table
+from leaderboard.web.tables import Cell, Row, Table, plain_row, values_table, words
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
@@ -148,7 +145,7 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
         "wanted": "of",
     }  # fmt: skip
     rows = [_mean(mean, suites.get(mean.suite, "")) for mean in check.means]
-    return plain_table("means", "Means over the tasks that were tested", heads, rows)
+    return values_table("means", "Means over the tasks that were tested", heads, rows)
 
 
 def _mean(mean: MeanOutcome, href: str) -> Row:
@@ -177,7 +174,7 @@ def _tasks(queries: Queries, check: Check) -> Table:
     results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
     tasks = sorted(check.tasks, key=lambda task: (VERDICTS.index(task.verdict), task.delta or 0))
     rows = [_task(task, results, task_path(task.task) if task.task in known else "") for task in tasks]
-    return plain_table("tasks", counted(len(tasks), "task"), heads, rows)
+    return values_table("tasks", counted(len(tasks), "task"), heads, rows)
 
 
 def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
@@ -194,8 +191,8 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
         *map(_p, (task.p_regressed, task.p_improved)),
         score_cell(task.margin, note=f"a drop of {score_text(task.max_drop)} is allowed"),
         *map(score_cell, (task.candidate, task.baseline), pages),
-        units + runs,
-        " · ".join(filter(None, (task.reason, task.to_settle))),
+        units + runs or None,
+        " · ".join(filter(None, (task.reason, task.to_settle))) or None,
         key=task.task,
     )
 
@@ -225,7 +222,7 @@ def _p(value: float | None) -> Cell:
 def _policy(check: Check) -> Table:
     """The policy: every setting."""
     rows = [plain_row(name, words(value)) for name, value in check.policy.items()]
-    return plain_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
+    return values_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
 
 
 PAGES = (

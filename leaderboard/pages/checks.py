@@ -15,8 +15,6 @@ from leaderboard.pages._check_tables import (
     delta_cell,
     marks_cell,
     moment_cell,
-    plain_row,
-    plain_table,
     verdict_cell,
     verdicts_text,
     when_text,
@@ -25,7 +23,7 @@ from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import Paging, State, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table
+from leaderboard.web.tables import Cell, Row, Table, plain_row, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -89,8 +87,8 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
     caption = f"{counted(total, 'model line')}: a baseline, and what is held against it"
     notes = ["▼ regressed, ? inconclusive, ▲ improved, = equivalent; the newest on the right."]
-    return plain_table(
-        "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes if lines else []
+    return values_table(
+        "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes=notes if lines else []
     )
 
 
@@ -99,8 +97,8 @@ def _row(line: Sequence[CheckSummary], *, recipes: bool) -> Row:
     return plain_row(
         Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
-        ", ".join(last.suites),
-        *([last.recipe] if recipes else []),
+        ", ".join(last.suites) or None,
+        *([last.recipe or None] if recipes else []),
         verdict_cell(last.overall),
         delta_cell(last.means[0].delta if last.means else None),
         _candidate(last),
@@ -184,7 +182,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
         )
         for check in checks
     ]
-    return plain_table("history", f"{counted(total, 'check')}, the newest first", heads, rows, groups=groups)
+    return values_table("history", f"{counted(total, 'check')}, the newest first", heads, rows, groups=groups)
 
 
 def _deltas(mean: Mean | None) -> Iterator[Cell]:

@@ -22,14 +22,13 @@ from leaderboard.pages._suite_table import (
     tasks_text,
 )
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import values_table
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_table
 
 TEXTS: Mapping[str, str] = {
     "glue": "Backbones fine-tuned on English sentences",
@@ -148,7 +147,7 @@ def _best(boards: Sequence[_Board]) -> Table:
     labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
     heads = {board.slug: Cell(text=board.title, value=board.title, href=board.href) for board in boards}
     rows = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
-    return values_table("boards", "The best models of each board", labels, rows, "rank size score")
+    return values_table("boards", "The best models of each board", labels, rows)
 
 
 def _sizes(tables: Mapping[str, SuiteTable]) -> Table:
@@ -179,7 +178,7 @@ def _newest(queries: Queries) -> Table:
     """The records that were written last."""
     labels = {"written": "Written", "model": "Model", "task": "Task", "score": "Score"}
     rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
-    return values_table("newest", "The newest measured records", labels, rows, "score")
+    return values_table("newest", "The newest measured records", labels, rows)
 
 
 def _record(row: object, entry: Entry) -> list[Cell]:

@@ -25,14 +25,13 @@ from leaderboard.data.papers import (
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteScores
 from leaderboard.data.suites import views
-from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._paper_tables import Measured, paper_table, warnings
 from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell
 from leaderboard.pages._training import recipes_of
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, plain_row, values_table
 
 PATH = "/papers"
 OVER_TASKS = "mean over tasks"
@@ -82,7 +81,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
         )
         for slug, paper in papers.items()
     ]
-    return plain_table(
+    return values_table(
         "papers", "The papers, with how many of their numbers do not follow from others", heads, rows
     )
 
@@ -105,7 +104,7 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
         rows.append(
             plain_row(
                 *(
-                    getattr(one, name)
+                    getattr(one, name) or None
                     for name in ("backbone", "suite", "metric", "treatment")
                     if name in heads
                 ),
@@ -114,7 +113,7 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
             )
         )
     caption = "What papers print different values of, for one backbone"
-    return plain_table("conflicts", caption, heads, rows, [DIFFER])
+    return values_table("conflicts", caption, heads, rows, notes=[DIFFER])
 
 
 def _apart(one: Conflict) -> float:

@@ -16,12 +16,12 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._model_scores import SUITE_FIELDS, Standing, standings, standings_table
 from leaderboard.pages._sorting import Field as TableField
 from leaderboard.pages._suite_table import made_of, model_cell
-from leaderboard.pages._training import AnyRecipe, is_of_paper, values_table, words
+from leaderboard.pages._training import AnyRecipe, is_of_paper
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table
+from leaderboard.web.tables import Cell, Table, values_table, words
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""
@@ -121,7 +121,7 @@ def _recipes_table(queries: Queries) -> Table:
     }  # fmt: skip
     recipes = catalog.recipes()
     rows = [_recipe_cells(entry, len(_models(queries, entry.name))) for entry in recipes.values()]
-    return values_table("recipes", f"{len(recipes)} recipes", labels, rows, "measured")
+    return values_table("recipes", f"{len(recipes)} recipes", labels, rows)
 
 
 def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
@@ -161,7 +161,7 @@ def _data_table(recipe: AnyRecipe) -> Table:
             revision = one.revision or one.content
             own = Cell(text=revision[:12], value=revision or None, note=revision)
             rows.append((*(Cell(text=t or "–", value=t or None) for t in texts), count, own))
-    return values_table("data", "Data sets", labels, rows, "rows")
+    return values_table("data", "Data sets", labels, rows)
 
 
 def _grids_table(protocol: _ProtocolValues) -> Table:
@@ -173,7 +173,7 @@ def _grids_table(protocol: _ProtocolValues) -> Table:
         for task, grid in protocol.grids.items()
     ]
     caption = "What is tried for each task, all values against all"
-    return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows, "runs")
+    return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows)
 
 
 class _RecipeState(State):

@@ -14,12 +14,11 @@ from harness import catalog
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import Queries
 from leaderboard.pages._task_scores import known_tasks, task_path
-from leaderboard.pages._training import values_table
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell
+from leaderboard.web.tables import Cell, values_table
 
 KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 """The kinds of hits; of hits that match alike the earlier kind goes first."""

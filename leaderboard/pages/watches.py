@@ -17,8 +17,6 @@ from leaderboard.data.watches import opened
 from leaderboard.pages._check_tables import (
     counted,
     moment_cell,
-    plain_row,
-    plain_table,
     score_cell,
     suite_path,
     when_text,
@@ -28,7 +26,7 @@ from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Row, Table, plain_row, values_table
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""
@@ -188,7 +186,7 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[_Value], task:
         for value in values
     ]
     caption = f"{counted(len(watch.checkpoints), 'checkpoint')}, the newest first"
-    return plain_table("checkpoints", caption, heads, rows)
+    return values_table("checkpoints", caption, heads, rows)
 
 
 def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row:
@@ -204,7 +202,7 @@ def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row
         one.there,
         one.wanted,
         _change(change),
-        " · ".join(filter(None, (one.reason or value.apart, same))),
+        " · ".join(filter(None, (one.reason or value.apart, same))) or None,
         Cell(text=f"{one.seconds:,.0f}", value=one.seconds),
         moment_cell(one.evaluated),
         key=one.name,
@@ -261,7 +259,7 @@ def _watches(queries: Queries) -> Table:
             )
         )
     caption = f"{counted(len(rows), 'watch')} of pretraining runs"
-    return plain_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))
+    return values_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))
 
 
 PAGES = (
