@@ -10,7 +10,7 @@ from leaderboard.data.checks import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import Cell, Table, plain_row, values_table
+from leaderboard.web.tables import Cell, Table, values_row, values_table
 
 KINDS = {
     "regressed": "regressed", "improved": "improved", "inconclusive": "unsure", "missing": "unsure",
@@ -101,7 +101,7 @@ def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
     times = "once" if len(found) == 1 else f"{len(found):,} times"
     rows = [
-        plain_row(
+        values_row(
             Cell(text=check.baseline, value=check.baseline, href=address(f"/check/{check.name}")),
             ", ".join(check.suites) or None,
             moment_cell(check.when),

@@ -14,7 +14,7 @@ from leaderboard.data.papers import Paper
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import task_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, plain_cell, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, value_cell, values_table, words
 
 AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
 Document: TypeAlias = Mapping[str, Any]
@@ -123,15 +123,15 @@ def _training_cells(
     yield Cell(text=task, value=task, href=task_path(task))
     yield _score(record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}")
     yield from (_score((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
-    yield plain_cell("–".join(map(score_text, interval)) if interval else "")
+    yield value_cell("–".join(map(score_text, interval)) if interval else "")
     yield _score(seeds.get("standard_deviation"))
-    yield plain_cell(" ".join("×" if score is None else score_text(score) for score in scores))
-    yield plain_cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
-    yield plain_cell(len(training.get("cells") or ()) or "")
+    yield value_cell(" ".join("×" if score is None else score_text(score) for score in scores))
+    yield value_cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
+    yield value_cell(len(training.get("cells") or ()) or "")
     yield _score(training.get("grid_maximum"))
-    yield from (plain_cell(training.get(name, "")) for name in ("diverged", "constant"))
-    yield plain_cell(_settings_text(training.get("chosen") or {}))
-    yield plain_cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
+    yield from (value_cell(training.get(name, "")) for name in ("diverged", "constant"))
+    yield value_cell(_settings_text(training.get("chosen") or {}))
+    yield value_cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
 
 
 def _settings_text(run: Document) -> str:

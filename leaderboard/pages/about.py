@@ -8,7 +8,7 @@ from leaderboard.data.imports import sources
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import KINDS, Cell, Row, plain_row, values_table
+from leaderboard.web.tables import KINDS, Cell, Row, values_row, values_table
 
 
 def _view(site: Site, state: State) -> Page:
@@ -36,7 +36,7 @@ def _sources(site: Site) -> Iterator[Row]:
 
 
 def _row(origin: str, name: str, entries: int, scores: int, when: str) -> Row:
-    return plain_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when or None)
+    return values_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when or None)
 
 
 PAGES = (

@@ -34,13 +34,13 @@ from leaderboard.pages._backbones import (
 )
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import kinds_of, made_of
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
+from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, plain_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
 
 PATH = "/backbones"
 RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
@@ -254,7 +254,7 @@ def _all_numbers(numbers: Sequence[_Number]) -> Table:
         for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     }
     rows = [
-        plain_row(
+        values_row(
             head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin,
             one.cell, one.source, one.setting,
         )
@@ -268,13 +268,12 @@ def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     points = [
         Point(
             label=backbone.name, x=backbone.parameters, y=printed_value(cell), series=origin, href=cell.href,
-            emphasised=origin == "measured", hollow="apart" in cell.kind, note=cell.note,
+            hollow="apart" in cell.kind, note=cell.note,
         )
         for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=name), points=points)
-    return chart("size", f"{name}: score against size", plot)
+    return against_size(f"{name}: score against size", name, points)
 
 
 PAGES = (

@@ -22,7 +22,7 @@ from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table, plain_row, values_table, words
+from leaderboard.web.tables import Cell, Row, Table, values_row, values_table, words
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
@@ -151,7 +151,7 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
 def _mean(mean: MeanOutcome, href: str) -> Row:
     lacking = mean.wanted - mean.there
     note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
-    return plain_row(
+    return values_row(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
@@ -184,7 +184,7 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
         next((results[key] for key in keys if key in results), "")
         for keys in (task.candidate_keys, task.baseline_keys)
     ]
-    return plain_row(
+    return values_row(
         Cell(text=task.task, value=task.task, note=what, href=href),
         verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
         *map(delta_cell, (task.delta, task.low, task.high)),
@@ -221,7 +221,7 @@ def _p(value: float | None) -> Cell:
 
 def _policy(check: Check) -> Table:
     """The policy: every setting."""
-    rows = [plain_row(name, words(value)) for name, value in check.policy.items()]
+    rows = [values_row(name, words(value)) for name, value in check.policy.items()]
     return values_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
 
 

@@ -23,7 +23,7 @@ from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import Paging, State, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table, plain_row, values_table
+from leaderboard.web.tables import Cell, Row, Table, values_row, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -94,7 +94,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
 
 def _row(line: Sequence[CheckSummary], *, recipes: bool) -> Row:
     last = line[0]
-    return plain_row(
+    return values_row(
         Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
         ", ".join(last.suites) or None,
@@ -172,7 +172,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
         groups |= dict.fromkeys(own, f"Mean over {suite}")
     heads |= {key: label for key, (label, _) in COUNTS.items()} | {"when": "When"}
     rows = [
-        plain_row(
+        values_row(
             _candidate(check),
             verdict_cell(check.overall),
             *(cell for suite in suites for cell in _deltas(_mean(check, suite))),

@@ -25,7 +25,7 @@ from leaderboard.pages._backbones import (
 )
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import how_cell, kinds_of, task_cell
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
+from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.filters import Form
 from leaderboard.web.formats import over_seeds, printed_value
 from leaderboard.web.page import Crumb, Page, PageRoute
@@ -238,13 +238,12 @@ def _chart(lines: Sequence[_Line], name: str) -> Chart:
     points = [
         Point(
             label=line.backbone.name, x=line.backbone.parameters, y=_value(line, "mean"), series=line.origin,
-            emphasised=line.origin == "measured", hollow=not line.own, href=f"/models/{line.backbone.slug}",
+            hollow=not line.own, href=f"/models/{line.backbone.slug}",
             note=f"{line.cells['source'].text}, convention: {line.cells['convention'].text}",
         )
         for line in lines
     ]  # fmt: skip
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label="Mean over 8 tasks"), points=points)
-    return chart("size", f"GLUE against size; hollow: not by {name}'s convention", plot)
+    return against_size(f"GLUE against size; hollow: not by {name}'s convention", "Mean over 8 tasks", points)
 
 
 PAGES = (

@@ -31,7 +31,7 @@ from leaderboard.pages._training import recipes_of
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, plain_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
 
 PATH = "/papers"
 OVER_TASKS = "mean over tasks"
@@ -69,7 +69,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
     heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
              "numbers": "Numbers", "odd": "Do not follow"}  # fmt: skip
     rows = [
-        plain_row(
+        values_row(
             Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
@@ -102,7 +102,7 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     for one in sorted(found, key=lambda one: -_apart(one)):
         apart = _apart(one)
         rows.append(
-            plain_row(
+            values_row(
                 *(
                     getattr(one, name) or None
                     for name in ("backbone", "suite", "metric", "treatment")

@@ -26,7 +26,7 @@ from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table, plain_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Row, Table, values_row, values_table
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""
@@ -193,7 +193,7 @@ def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
-    return plain_row(
+    return values_row(
         Cell(text=one.name, value=one.name, href=href, note=place),
         one.step,
         Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
@@ -245,7 +245,7 @@ def _watches(queries: Queries) -> Table:
         best = "" if one.best_step is None else f"at step {one.best_step:,}"
         counts = [one.states.get(state, 0) for state in STATES]
         rows.append(
-            plain_row(
+            values_row(
                 Cell(text=one.name, value=one.name, href=address(f"/watch/{one.name}")),
                 one.source,
                 Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),

@@ -239,10 +239,10 @@ def words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def plain_cell(value: Any) -> Cell:
+def value_cell(value: Any) -> Cell:
     """A plain value as a cell: empty of an empty text, a dash of None.
 
-    >>> [plain_cell(value).text for value in (1200, 2e-05, True, "", None)]
+    >>> [value_cell(value).text for value in (1200, 2e-05, True, "", None)]
     ['1,200', '2e-05', 'yes', '', '–']
     """
     if isinstance(value, Cell):
@@ -258,9 +258,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def plain_row(*values: Any, key: str = "") -> Row:
+def values_row(*values: Any, key: str = "") -> Row:
     """A row of plain values and cells."""
-    return Row(key=key, cells=[plain_cell(value) for value in values])
+    return Row(key=key, cells=[value_cell(value) for value in values])
 
 
 def values_table(
@@ -284,7 +284,7 @@ def values_table(
         notes: Sentences below it.
         groups: The heading over a column, by key.
     """
-    body = [row if isinstance(row, Row) else plain_row(*row) for row in rows]
+    body = [row if isinstance(row, Row) else values_row(*row) for row in rows]
     named = _number_keys(labels, body) if numbers is None else numbers.split()
     columns = [
         Column(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at)
