@@ -183,8 +183,8 @@ def chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribu
 def against_size(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
     """Scores against the number of parameters; what was measured is emphasised."""
     own = [replace(point, emphasised=point.series == "measured") for point in points]
-    axes = {"x": Axis(label="Parameters", kind="log"), "y": Axis(label=label)}
-    return chart(name, title, Scatter(**axes, points=own))
+    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=own)
+    return chart(name, title, plot)
 
 
 def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
