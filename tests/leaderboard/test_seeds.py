@@ -320,6 +320,35 @@ def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
     assert own["untouched"]["text"] == "none"
 
 
+def test_models_of_a_recipe_are_compared_over_the_same_untouched_tasks(tmp_path: Path) -> None:
+    """Two chosen by different tasks, and one with a part of them: by hand over the tasks 7 to 10 of 13."""
+    tasks = names("nanobeir")
+    scores = {
+        "first": dict.fromkeys(tasks, 0.9) | dict(zip(tasks[6:10], (0.1, 0.2, 0.3, 0.6), strict=True)),
+        "second": dict.fromkeys(tasks, 0.5) | {tasks[6]: 0.3},
+        "part": dict(zip(tasks[2:10], (0.8, 0.8, 0.8, 0.8, 0.4, 0.5, 0.6, 0.7), strict=True)),
+    }
+    chose: dict[str, Any] = {
+        "first": {"sweep": sweep_of(tasks[:4])},
+        "second": {"sweep": sweep_of(tasks[4:6])},
+        "part": {},
+    }
+
+    def make(root: Path) -> None:
+        for seed, (name, own) in enumerate(scores.items()):
+            site_data.put_model(root / "results", name, made_of(seed, **chose[name]), own)
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    cells = rows_of(client, "/recipes/simcse", "used")
+    assert {name: own["same"]["text"] for name, own in cells.items()} == {
+        "first": "30.00 (4)",  # (10 + 20 + 30 + 60) / 4
+        "second": "45.00 (4)",  # (30 + 50 + 50 + 50) / 4
+        "part": "55.00 (4)",  # (40 + 50 + 60 + 70) / 4
+    }
+    assert cells["first"]["untouched"]["text"] == "63.33 (9)", "its own: (2 x 90 + 120 + 3 x 90) / 9"
+    assert "untouched" not in cells["part"]
+
+
 def test_recipe_and_badge_have_both_means(swept: TestClient) -> None:
     cells = rows_of(swept, "/recipes/simcse", "used")[SWEPT]
     assert [cells[key]["value"] for key in ("tasks", "untouched")] == [*map(printed, BY_HAND[SWEPT])]
