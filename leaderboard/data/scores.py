@@ -28,7 +28,7 @@ OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
 
 
-UNSHARED = "not all models have it"
+_UNSHARED = "not all models have it"
 """The reason why a column is outside of the means over those that all models have."""
 
 
@@ -204,7 +204,7 @@ class SuiteScores:
         chosen = [row for row in some if self.selected[row].any()]
         part = Untouched.of(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
         if part is not None and shared:
-            part = _narrowed(part, self.counted[some].all(axis=0))
+            part = _narrowed(part, set(np.flatnonzero(self.counted[some].all(axis=0)).tolist()))
         if part is None or not part.count:
             return None
         means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
@@ -380,11 +380,11 @@ def _suite_means(
     return _SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
-def _narrowed(part: Untouched, there: NDArray[np.bool_]) -> Untouched:
-    """An untouched part whose means leave out the columns that are not there for all models, too."""
-    both = zip(part.suite.columns, there, strict=True)
-    columns = [own if known else replace(own, shown_only=own.shown_only or UNSHARED) for own, known in both]
-    suite = replace(part.suite, columns=tuple(columns))
+def _narrowed(part: Untouched, shared: set[int]) -> Untouched:
+    """An untouched part whose means leave out the columns that not all models share, too."""
+    columns = enumerate(part.suite.columns)
+    own = [c if at in shared else replace(c, shown_only=c.shown_only or _UNSHARED) for at, c in columns]
+    suite = replace(part.suite, columns=tuple(own))
     return replace(part, suite=suite, count=len(_averaged(suite)))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias, TypeGuard
 
+from leaderboard.data.backbones import parameter_count
 from leaderboard.data.papers import (
     OVER_TASKS,
     OVER_TYPES,
@@ -184,7 +185,6 @@ class Dot:
 _COMPUTE = re.compile(r"\bC=([\d.]+(?:e\d+)?)")
 _TOKENS = re.compile(r"\btokens ([\d.]+ ?[KMBT])\b")
 _SHORT = {full: short for short, full in TYPES.items()}
-_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
@@ -222,16 +222,6 @@ def _entry(line: Line, paper: Paper) -> Entry:
     return Entry(
         id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
         trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=_number_with_unit(line.first.params), dimension=None, max_tokens=None, released=None,
+        parameters=parameter_count(line.first.params), dimension=None, max_tokens=None, released=None,
         open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
-
-
-def _number_with_unit(text: str) -> int | None:
-    """A printed number of parameters.
-
-    >>> _number_with_unit("198M"), _number_with_unit("1.3B"), _number_with_unit("")
-    (198000000, 1300000000, None)
-    """
-    match = re.fullmatch(r"([\d.]+) ?([KMBT])", text)
-    return round(float(match[1]) * _UNITS[match[2]]) if match else None

@@ -35,7 +35,6 @@ from leaderboard.pages._backbones import (
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import kinds_of, made_of
 from leaderboard.web.charts import Chart, Point, against_size
-from leaderboard.web.filters import Form
 from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Text
@@ -51,15 +50,6 @@ class _BackbonesState(BackboneState):
     """The parameters of the table of backbones."""
 
     column: Text = Parameter("glue", description="The column that the chart shows, by its key.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _BackbonesPage:
-    """The parts of the page beside its tables: switches (label, URL, current) and filters."""
-
-    conventions: Sequence[tuple[str, str, bool]]
-    columns: Sequence[tuple[str, str, bool]]
-    form: Form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,15 +95,15 @@ def _view(site: Site, state: _BackbonesState) -> Page:
         tables=[_table(lines, fields, state), _all_numbers(shown)],
         charts=[_chart(drawn, benchmark)],
         data={"view": convention.chosen},
-        context=_BackbonesPage(
-            conventions=convention.tabs(PATH, state),
-            columns=[
+        context={
+            "conventions": convention.tabs(PATH, state),
+            "columns": [
                 (f"{one.recipe}: {one.title}" if one.key != GLUE else one.title,
                  f"{PATH}?{state.query(column=one.key)}#c-size", one.key == state.column)
                 for one in BENCHMARKS
             ],
-            form=filters(state, PATH, (one.backbone.parameters for one in numbers)),
-        ),
+            "form": filters(state, PATH, (one.backbone.parameters for one in numbers)),
+        },
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
 from harness.scores import score_text
@@ -26,27 +25,6 @@ from leaderboard.web.tables import Cell, Row, Table, values_row, values_table, w
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _CheckPage:
-    """The parts of a check's page beside its tables.
-
-    Attributes:
-        check: The check.
-        tone: Of its verdict.
-        facts: What was compared: name, value, URL, and what must be known of it.
-        compare: The page with both models side by side; empty where there is none.
-        why: Why there is none, in a sentence.
-        line: The page of its model line.
-    """
-
-    check: Check
-    tone: str
-    facts: Sequence[tuple[str, str, str, str]]
-    compare: str
-    why: str
-    line: str
 
 
 def _view(site: Site, state: State, check: str) -> Page:
@@ -80,10 +58,10 @@ def _view(site: Site, state: State, check: str) -> Page:
             "compare": compare or None,
         },
         notes=made.warnings,
-        context=_CheckPage(
-            check=made,
-            tone=TONES[made.overall],
-            facts=[
+        context={
+            "check": made,
+            "tone": TONES[made.overall],
+            "facts": [
                 ("Candidate", made.candidate.name, models[0], _party(made.candidate)),
                 ("Baseline", against, models[1], _party(made.baseline)),
                 *(("Suite", typed, suite, "") for typed, suite in suites.items()),
@@ -91,10 +69,10 @@ def _view(site: Site, state: State, check: str) -> Page:
                 ("When", when_text(made.when), "", ""),
                 ("Exit code", str(made.exit_code), "", EXITS.get(made.exit_code, "")),
             ],
-            compare=compare,
-            why=_why(pair),
-            line=line,
-        ),
+            "compare": compare,
+            "why": _why(pair),
+            "line": line,
+        },
     )
 
 
@@ -201,12 +179,6 @@ def _results(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
     """The pages of results by their EvaluationKeys."""
     found = [row for at in range(0, len(keys), 500) for row in queries.results(key=keys[at : at + 500])]
     return {row.key: f"/results/{row.id}" for row in found if row.key}
-
-
-def _units(task: TaskOutcome) -> Cell:
-    units = f"{task.units:,} {task.unit}".strip() if task.units else "–"
-    runs = "" if task.runs in ((0, 0), (1, 1)) else f", {task.runs[0]} against {task.runs[1]} runs"
-    return Cell(text=units + runs, value=units + runs if task.units else None)
 
 
 def _p(value: float | None) -> Cell:

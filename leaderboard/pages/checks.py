@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -21,7 +20,7 @@ from leaderboard.pages._check_tables import (
 )
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.web.parameters import Paging, State, address, paging
+from leaderboard.web.parameters import State, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Row, Table, values_row, values_table
 
@@ -52,14 +51,6 @@ class _LineState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LinePage:
-    """The part of a page beside its table and charts: the recipe of a line's models, and paging."""
-
-    recipe: str
-    paging: Paging
-
-
 def _view(site: Site, state: _LineState) -> Page:
     """The list of model lines."""
     lines = list(_lines(site.queries).values())
@@ -70,7 +61,7 @@ def _view(site: Site, state: _LineState) -> Page:
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
         tables=[_table(lines[max(0, place.first - 1) : place.last], len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
-        context=_LinePage(recipe="", paging=place),
+        context={"recipe": "", "paging": place},
     )
 
 
@@ -131,7 +122,7 @@ def _line_view(site: Site, state: _LineState, line: str) -> Page:
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
             "recipe": last.recipe or None, "checks": len(checks),
         },
-        context=_LinePage(recipe=last.recipe, paging=place),
+        context={"recipe": last.recipe, "paging": place},
     )  # fmt: skip
 
 

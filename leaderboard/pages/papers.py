@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from leaderboard.data.papers import (
     AVERAGE,
@@ -43,14 +43,6 @@ RAW = (
     "Lines measured here are of the model as published: it was not fine-tuned as the paper did, so they show "
     "what the fine-tuning is worth and are no repetition."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PaperPage:
-    """Facts of a paper (name, value, URL), and its tables, each with its heading and what misleads in it."""
-
-    facts: Sequence[tuple[str, str, str]]
-    sections: Sequence[tuple[str, Sequence[str], Table]]
 
 
 def _view(site: Site, state: State) -> Page:
@@ -152,7 +144,7 @@ def _paper_view(site: Site, state: State, paper: str) -> Page:
             "arxiv": one.arxiv or None, "numbers": one.numbers,
             "warnings": {f"table {table.id}": found for table, _ in pairs if (found := warnings(table))},
         },
-        context=_PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
+        context={"facts": _facts(one), "sections": [_section(*pair) for pair in pairs]},
     )  # fmt: skip
 
 

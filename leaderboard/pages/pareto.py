@@ -42,6 +42,7 @@ PRINTED = (
     "Points printed in papers were not measured here: score and training compute are as printed, means are "
     "recomputed from the printed numbers."
 )
+NOTHING = "No model that passes these filters has both values."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
@@ -71,16 +72,6 @@ class _ParetoState(EntryState):
     view: Text = Field("", description="The paper's convention that makes a task's number.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows of the table of points.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of those rows.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ParetoPage:
-    """The parts of the page beside its tables: why there is no chart, what is left out, and the filters."""
-
-    empty: str
-    left_out: Sequence[str]
-    form: Form
-    paging: Paging
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,12 +154,12 @@ def _view(site: Site, state: _ParetoState) -> Page:
             "y": {"key": state.y, "label": score.label},
             "device": across.device or None,
         },
-        context=_ParetoPage(
-            empty="" if points.dots else across.why or "No model that passes these filters has both values.",
-            left_out=_left_out(points, MEASURES[state.x].name),
-            form=_form(queries, scores, state, labels, across),
-            paging=where,
-        ),
+        context={
+            "empty": "" if points.dots else across.why or NOTHING,
+            "left_out": _left_out(points, MEASURES[state.x].name),
+            "form": _form(queries, scores, state, labels, across),
+            "paging": where,
+        },
     )
 
 

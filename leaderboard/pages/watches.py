@@ -22,9 +22,9 @@ from leaderboard.pages._check_tables import (
     when_text,
 )
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.filters import Control, Form, form
+from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Row, Table, values_row, values_table
 
@@ -42,15 +42,6 @@ class _WatchState(State):
     scale: Literal["linear", "log"] = Field("linear", description="The scale of the steps.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Checkpoints on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of checkpoints.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _WatchPage:
-    """The parts of a watch's page beside its table and chart; facts are name, value and URL."""
-
-    facts: Sequence[tuple[str, str, str]]
-    form: Form
-    paging: Paging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +78,15 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
                 {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
             ],
         },
-        context=_WatchPage(
-            facts=[
+        context={
+            "facts": [
                 ("What is watched", one.source, ""),
                 ("Suite", one.suite, suite_path(queries, one.suite)),
                 ("Newest score", when_text(newest), ""),
             ],
-            form=form(state, path, _controls(tasks, state)),
-            paging=place,
-        ),
+            "form": form(state, path, _controls(tasks, state)),
+            "paging": place,
+        },
     )
 
 
