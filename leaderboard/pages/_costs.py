@@ -26,6 +26,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.web.charts import Better
 from leaderboard.web.formats import parameters_text
+from leaderboard.web.tables import is_number
 
 Place: TypeAlias = "float | date"
 
@@ -69,7 +70,7 @@ def _add(work: _Work, provenance: Mapping[str, Any]) -> None:
 
 def _is_amount(value: Any) -> TypeGuard[float]:
     """Whether it is a number of something: a record of any origin may hold anything."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return is_number(value) and 0 <= value < math.inf
 
 
 def devices(by_row: _Works) -> list[str]:

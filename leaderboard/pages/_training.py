@@ -14,7 +14,7 @@ from leaderboard.data.papers import Paper
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import task_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, value_cell, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, is_number, value_cell, values_table, words
 
 AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
 Document: TypeAlias = Mapping[str, Any]
@@ -301,4 +301,4 @@ def _numbers(values: Sequence[Any]) -> list[float] | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) else None

@@ -11,6 +11,7 @@ from harness.scores import score_text
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
+from leaderboard.pages._check_tables import when_text
 from leaderboard.pages._suite_table import (
     SuiteState,
     SuiteTable,
@@ -183,9 +184,8 @@ def _newest(queries: Queries) -> Table:
 
 def _record(row: object, entry: Entry) -> list[Cell]:
     written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
-    time = f"{written[:16].replace('T', ' ')} UTC"
     return [
-        Cell(text=time, value=written, href=f"/results/{number}"),
+        Cell(text=when_text(written), value=written, href=f"/results/{number}"),
         Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
         Cell(text=task, value=task, href=task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),

@@ -180,6 +180,7 @@ def _labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, 
 def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans | None) -> _Score:
     kind, _, name = key.partition(":")
     low, high = np.full((2, len(scores.entries)), np.nan)
+    selected = np.zeros(len(low), bool)
     if kind == "task":
         at = [column.name for column in scores.site_suite.suite.columns].index(name)
         there = scores.counted[:, at]
@@ -188,15 +189,14 @@ def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans 
             expected=1, deviations=scores.deviations[:, at],
         )  # fmt: skip
         low, high, selected = scores.low[:, at], scores.high[:, at], scores.selected[:, at]
-        return _Score(label=label, means=means, low=low, high=high, selected=selected)
-    if key == "untouched" and untouched:
-        means, selected = untouched.over_tasks, np.zeros(len(low), bool)
-        return _Score(label=label, means=means, low=low, high=high, selected=selected)
+    elif key == "untouched" and untouched:
+        means = untouched.over_tasks
+    else:
+        means = scores.by_type[name] if kind == "type" else scores.mean(key)
+        selected = np.array([bool(scores.chose(row, name)) for row in range(len(low))], bool)
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
             low[row], high[row] = average["interval"]
-    means = scores.by_type[name] if kind == "type" else scores.mean(key)
-    selected = np.array([bool(scores.chose(row, name)) for row in range(len(low))], bool)
     return _Score(label=label, means=means, low=low, high=high, selected=selected)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 Value: TypeAlias = "float | int | str | bool | None"
 
@@ -249,12 +249,13 @@ def value_cell(value: Any) -> Cell:
         return value
     if value == "":
         return EMPTY
-    if _is_number(value):
+    if is_number(value):
         return Cell(text=f"{value:,}" if isinstance(value, int) else f"{value:.6g}", value=value)
     return Cell(text=words(value), value=value)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a number, and no truth."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -298,5 +299,5 @@ def _number_keys(labels: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
     return [
         key
         for key, values in zip(labels, columns, strict=False)
-        if any(map(_is_number, values)) and not any(isinstance(value, str) for value in values)
+        if any(map(is_number, values)) and not any(isinstance(value, str) for value in values)
     ]
