@@ -51,9 +51,9 @@ def write_once(path: Path, content: bytes) -> bool:
     return True
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Write `content` to `path` in one step, replacing an existing file."""
-    temporary = _stage(path, content)
+def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write `content` to `path` in one step, replacing an existing file; its rights are at most `mode`."""
+    temporary = _stage(path, content, mode)
     try:
         temporary.replace(path)
     except OSError as error:
@@ -116,12 +116,13 @@ def writable(folder: Path) -> None:
     _stage(folder / "probe", b"x").unlink()
 
 
-def _stage(path: Path, content: bytes) -> Path:
+def _stage(path: Path, content: bytes, mode: int = 0o666) -> Path:
     name = f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
     temporary = path.parent / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
+        temporary.touch(mode, exist_ok=False)
+        with temporary.open("r+b") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

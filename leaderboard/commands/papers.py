@@ -122,10 +122,10 @@ def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[
 
 def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone: bool) -> _Line:
     first, names = rows[0], [column.name for column in suite.columns]
-    shares = {plain(row.suite, row.metric): _share(row) for row in rows}
-    mean = _share(first) if alone else shares.get(AVERAGE)
+    shares = {plain(row.suite, row.metric): row.share for row in rows}
+    mean = first.share if alone else shares.get(AVERAGE)
     tasks = {} if alone else {column_of(plain(row.suite, row.metric), names): row for row in rows}
-    columns = {name: _share(row) for name, row in tasks.items() if name and row.metric != AVERAGE}
+    columns = {name: row.share for name, row in tasks.items() if name and row.metric != AVERAGE}
     others = {name: tasks[name].note for name in columns if not same_queries(tasks[name], name)}
     common = tuple(name for name in names if name in columns and name not in others)
     measured = [value for name in common if (value := means.columns[name]) is not None]
@@ -138,10 +138,6 @@ def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone:
         setting=f"{first.setting}, {first.metric}" if alone else first.setting, other_queries=others,
         common=common, printed_mean=printed_mean, measured_mean=measured_mean,
     )  # fmt: skip
-
-
-def _share(row: PaperValue) -> float:
-    return (row.number or 0.0) / (1 if row.unit == "fraction" else 100)
 
 
 def _means_table(caption: str, lines: Sequence[_Line]) -> Table:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -16,6 +16,8 @@ from harness.commands import options
 from harness.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from leaderboard.web.push import Answer, Parcel
 
 Sent = tuple["Parcel", "Answer"]
@@ -97,65 +99,48 @@ def _send(
     from leaderboard.web.push import Client
 
     sent: list[Sent] = []
-    progress, advance, waiting = _progress(len(parcels), quiet=quiet)
-    client = Client(site=site, secret=secret, waiting=waiting)
-    with progress:
+    with _progress(quiet=quiet) as bar:
+        task = bar.add_task("records", total=len(parcels))
+
+        def waiting(seconds: float) -> None:
+            bar.update(task, description=f"records (waiting {seconds:.0f} s for the site)")
+
+        client = Client(site=site, secret=secret, waiting=waiting)
         for parcel in parcels:
             try:
                 sent.append((parcel, client.push(parcel)))
             except HarnessError as error:
                 return sent, error
-            advance()
+            bar.update(task, advance=1, description="records")
     return sent, None
 
 
-def _progress(total: int, *, quiet: bool) -> tuple[Any, Any, Any]:
-    """A bar on a terminal, what moves it on, and what says that it waits."""
+def _progress(*, quiet: bool) -> Progress:
+    """A bar on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from harness.progress import console
 
+    text, rest = TextColumn("{task.description}", markup=False), TimeRemainingColumn(compact=True)
     screen = console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        console=screen,
-        transient=True,
-        disable=quiet or not screen.is_terminal,
-    )
-    task = bar.add_task("records", total=total)
-
-    def advance() -> None:
-        bar.update(task, advance=1, description="records")
-
-    def waiting(seconds: float) -> None:
-        bar.update(task, description=f"records (waiting {seconds:.0f} s for the site)")
-
-    return bar, advance, waiting
+    hidden = quiet or not screen.is_terminal
+    columns = (text, BarColumn(bar_width=30), MofNCompleteColumn(), rest)
+    return Progress(*columns, console=screen, transient=True, disable=hidden)
 
 
 def _print(site: str, rows: Sequence[Sent], *, dry: bool, as_json: bool) -> None:
+    from leaderboard.web.push import Outcome
+
     counts = Counter(answer.outcome for _, answer in rows)
     if as_json:
         records = [
-            {
-                "key": parcel.key,
-                "model": parcel.model,
-                "task": parcel.task,
-                "outcome": answer.outcome,
-                "status": answer.status or None,
-                "reason": answer.reason or None,
-            }
+            {"key": parcel.key, "model": parcel.model, "task": parcel.task, "outcome": answer.outcome,
+             "status": answer.status or None, "reason": answer.reason or None}
             for parcel, answer in rows
-        ]
-        totals = {
-            name.replace("-", "_"): counts[name] for name in ("created", "known", "refused", "not-sent")
-        }
-        click.echo(
-            json.dumps({"schema": 1, "to": site, "dry_run": dry, **totals, "records": records}, indent=1)
-        )
+        ]  # fmt: skip
+        totals = {name.replace("-", "_"): counts[name] for name in get_args(Outcome)}
+        document = {"schema": 1, "to": site, "dry_run": dry, **totals, "records": records}
+        click.echo(json.dumps(document, indent=1))
         return
     for line in _would(site, rows) if dry else _did(site, rows, counts):
         click.echo(line)

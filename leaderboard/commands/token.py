@@ -27,7 +27,7 @@ def command() -> None:
 )
 @click.option(
     "--days",
-    type=click.IntRange(1, 3650),
+    type=int,
     default=None,
     help="Days that the token holds (default: for ever).",
 )

@@ -22,6 +22,7 @@ from leaderboard.data.papers import (
     wrong_line,
 )
 
+_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _FIELDS = ("slug", "name", "family", "size_class", "parameters", "hub_ids", "models")
 
 
@@ -83,11 +84,11 @@ def _backbones(folder: Path) -> dict[str, Backbone]:
 def parameter_count(text: str) -> int | None:
     """A printed number of parameters.
 
-    >>> parameter_count("137M"), parameter_count("1.2B"), parameter_count("")
+    >>> parameter_count("137M"), parameter_count("1.2 B"), parameter_count("")
     (137000000, 1200000000, None)
     """
-    match = re.fullmatch(r"([0-9.]+)([MB])", text.strip())
-    return round(float(match[1]) * (1e6 if match[2] == "M" else 1e9)) if match else None
+    match = re.fullmatch(r"([0-9.]+) ?([KMBT])", text.strip())
+    return round(float(match[1]) * _UNITS[match[2]]) if match else None
 
 
 def backbone_of(name: str, folder: Path | None = None) -> Backbone | None:

@@ -61,8 +61,8 @@ def _entries(paper: Paper, suites: Mapping[str, SiteSuite]) -> Iterator[NewEntry
 
 def _document(rows: Sequence[PaperValue], listed: SiteSuite) -> dict[str, Any]:
     """A printed line's scores by task or by type, as shares of 1; empty without any."""
-    suite, scale = rows[0].suite, 1 if rows[0].unit == "fraction" else 100
-    values = {plain(suite, r.metric): r.number / scale for r in rows if r.number is not None}
+    suite = rows[0].suite
+    values = {plain(suite, row.metric): row.share for row in rows if row.number is not None}
     average = values.pop(AVERAGE, None)
     types = {TYPES[m]: v for m, v in values.items() if m in TYPES} if suite.startswith("MTEB") else {}
     names = [column.name for column in listed.suite.columns]

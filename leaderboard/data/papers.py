@@ -49,6 +49,11 @@ class PaperValue:
         return number_of(self.value)
 
     @property
+    def share(self) -> float:
+        """The value as a share of 1; 0 if it is no number."""
+        return (self.number or 0.0) / (1 if self.unit == "fraction" else 100)
+
+    @property
     def name(self) -> str:
         """The model with its size class, as printed."""
         return f"{self.model} {self.size_class}".strip()
@@ -421,11 +426,3 @@ def conflicts(papers: Mapping[str, Paper]) -> list[Conflict]:
         for (backbone, suite, metric, treatment), rows in groups.items()
         if any(one.paper != other.paper and not one.same_as(other) for one in rows for other in rows)
     ]
-
-
-def printed_suites(papers: Mapping[str, Paper]) -> list[str]:
-    """The suites that more than one paper prints scores of."""
-    names: dict[str, set[str]] = {}
-    for row in (row for paper in papers.values() for row in paper.rows if row.unit in SCORES):
-        names.setdefault(row.suite, set()).add(row.paper)
-    return [suite for suite, of in names.items() if len(of) > 1]

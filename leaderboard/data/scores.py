@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -26,6 +26,10 @@ BYTES = 80
 
 OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
+
+
+_UNSHARED = "not all models have it"
+"""The reason why a column is outside of the means over those that all models have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +195,16 @@ class SuiteScores:
         own = [columns[at] for at in averaged if self.selected[row, at]]
         return [column.name for column in own if kind in ("", column.type)]
 
-    def untouched(self, rows: Iterable[int]) -> UntouchedMeans | None:
-        """Every entry's means over columns that chose no model of some rows; None where none or all did."""
-        chosen = [row for row in rows if self.selected[row].any()]
+    def untouched(self, rows: Iterable[int], *, shared: bool = False) -> UntouchedMeans | None:
+        """Every entry's means over columns that chose no model of some rows; None where none or all did.
+
+        Of these columns the means are over all, or over those `shared` by all of the rows.
+        """
+        some = list(rows)
+        chosen = [row for row in some if self.selected[row].any()]
         part = Untouched.of(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
+        if part is not None and shared:
+            part = _narrowed(part, set(np.flatnonzero(self.counted[some].all(axis=0)).tolist()))
         if part is None or not part.count:
             return None
         means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
@@ -368,6 +378,14 @@ def _suite_means(
         for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
             mean.deviations[row] = seeds.values.std(ddof=1)
     return _SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
+
+
+def _narrowed(part: Untouched, shared: set[int]) -> Untouched:
+    """An untouched part whose means leave out the columns that not all models share, too."""
+    columns = enumerate(part.suite.columns)
+    own = [c if at in shared else replace(c, shown_only=c.shown_only or _UNSHARED) for at, c in columns]
+    suite = replace(part.suite, columns=tuple(own))
+    return replace(part, suite=suite, count=len(_averaged(suite)))
 
 
 def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:

@@ -1,17 +1,16 @@
-"""What the pages of checks and watches share: short tables, and cells of verdicts, times and differences."""
+"""What the pages of checks and watches share: cells of verdicts, times and differences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TypeAlias
 
 from harness.scores import delta_text, score_text
 from leaderboard.data.checks import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import Cell, Column, Row, Table
+from leaderboard.web.tables import Cell, Table, values_row, values_table
 
 KINDS = {
     "regressed": "regressed", "improved": "improved", "inconclusive": "unsure", "missing": "unsure",
@@ -21,45 +20,6 @@ KINDS = {
 SIGNS = {"regressed": "▼", "inconclusive": "?", "improved": "▲", "equivalent": "="}
 SHOWN = 10
 """Checks on a model's page."""
-
-Plain: TypeAlias = "Cell | str | int | None"
-
-
-def _cell(value: Plain) -> Cell:
-    """A text or a whole number as a cell."""
-    if isinstance(value, Cell):
-        return value
-    if isinstance(value, int):
-        return Cell(text=f"{value:,}", value=value)
-    return Cell(text=value or "–", value=value or None)
-
-
-def plain_row(*values: Plain, key: str = "") -> Row:
-    """A row of texts, numbers and cells."""
-    return Row(key=key, cells=[_cell(value) for value in values])
-
-
-def plain_table(
-    name: str,
-    caption: str,
-    heads: Mapping[str, str],
-    rows: Iterable[Row],
-    notes: Sequence[str] = (),
-    groups: Mapping[str, str] | None = None,
-) -> Table:
-    """A table with its headings by key; columns of numbers stand to the right, the first one stays."""
-    body = list(rows)
-    columns = zip(*(row.cells for row in body), strict=True) if body else ([] for _ in heads)
-    numeric = [
-        any(isinstance(cell.value, int | float) for cell in cells)
-        and not any(isinstance(cell.value, str) for cell in cells)
-        for cells in columns
-    ]
-    own = [
-        Column(key=key, label=label, group=(groups or {}).get(key, ""), numeric=number, sticky=not at)
-        for at, ((key, label), number) in enumerate(zip(heads.items(), numeric, strict=True))
-    ]
-    return Table(name=name, caption=caption, columns=own, rows=body, notes=notes)
 
 
 def counted(number: int, what: str) -> str:
@@ -141,9 +101,9 @@ def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
     times = "once" if len(found) == 1 else f"{len(found):,} times"
     rows = [
-        plain_row(
+        values_row(
             Cell(text=check.baseline, value=check.baseline, href=address(f"/check/{check.name}")),
-            ", ".join(check.suites),
+            ", ".join(check.suites) or None,
             moment_cell(check.when),
             verdict_cell(check.overall),
             delta_cell(check.means[0].delta if check.means else None),
@@ -154,4 +114,4 @@ def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     caption = f"It was checked {times}" + f"; the newest {SHOWN}" * (len(found) > SHOWN)
     heads = {"name": "Against", "suites": "Suites", "when": "When", "verdict": "Verdict",
              "delta": "Difference of the mean"}  # fmt: skip
-    return plain_table("checks", caption, heads, rows) if rows else None
+    return values_table("checks", caption, heads, rows) if rows else None

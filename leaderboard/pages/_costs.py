@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias, TypeGuard
 
+from leaderboard.data.backbones import parameter_count
 from leaderboard.data.papers import (
     OVER_TASKS,
     OVER_TYPES,
@@ -25,6 +26,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.web.charts import Better
 from leaderboard.web.formats import parameters_text
+from leaderboard.web.tables import is_number
 
 Place: TypeAlias = "float | date"
 
@@ -68,7 +70,7 @@ def _add(work: _Work, provenance: Mapping[str, Any]) -> None:
 
 def _is_amount(value: Any) -> TypeGuard[float]:
     """Whether it is a number of something: a record of any origin may hold anything."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return is_number(value) and 0 <= value < math.inf
 
 
 def devices(by_row: _Works) -> list[str]:
@@ -184,7 +186,6 @@ class Dot:
 _COMPUTE = re.compile(r"\bC=([\d.]+(?:e\d+)?)")
 _TOKENS = re.compile(r"\btokens ([\d.]+ ?[KMBT])\b")
 _SHORT = {full: short for short, full in TYPES.items()}
-_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Dot]:
@@ -222,16 +223,6 @@ def _entry(line: Line, paper: Paper) -> Entry:
     return Entry(
         id=0, slug="", model=name, model_slug="", origin="reported", source=paper.slug, revision=None,
         trust="reported", artifact=None, treatment=line.first.setting, recipe=None, output="",
-        parameters=_number_with_unit(line.first.params), dimension=None, max_tokens=None, released=None,
+        parameters=parameter_count(line.first.params), dimension=None, max_tokens=None, released=None,
         open_weights=None, adapted_from=None, trained_on=None, newest=None, tasks=0,
     )  # fmt: skip
-
-
-def _number_with_unit(text: str) -> int | None:
-    """A printed number of parameters.
-
-    >>> _number_with_unit("198M"), _number_with_unit("1.3B"), _number_with_unit("")
-    (198000000, 1300000000, None)
-    """
-    match = re.fullmatch(r"([\d.]+) ?([KMBT])", text)
-    return round(float(match[1]) * _UNITS[match[2]]) if match else None

@@ -18,7 +18,7 @@ from leaderboard.data.suites import REASONS, Scope, scopes_of
 from leaderboard.pages._sorting import Field as TableField
 from leaderboard.pages._sorting import in_order
 from leaderboard.pages._task_scores import column_path
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
+from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
 from leaderboard.web.page import missing
@@ -399,12 +399,11 @@ def size_chart(table: SuiteTable, name: str = "size") -> Chart:
         Point(
             label=entry.model.rpartition("/")[2], x=parameters_of(entry), href=_path(entry),
             y=round(100 * float(means.values[row]), 2), series=entry.origin,
-            emphasised=entry.origin == "measured",
         )
         for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
     ]  # fmt: skip
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=f"Mean over {over}"), points=points)
-    return chart(name, f"{scores.site_suite.suite.title}: score against size", plot)
+    title = f"{scores.site_suite.suite.title}: score against size"
+    return against_size(title, f"Mean over {over}", points, name)
 
 
 def parameters_of(entry: Entry) -> int | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mean, median
 from typing import Any, TypeAlias
 
@@ -15,7 +14,7 @@ from leaderboard.data.papers import Paper
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import task_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, is_number, value_cell, values_table, words
 
 AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
 Document: TypeAlias = Mapping[str, Any]
@@ -62,44 +61,6 @@ def is_of_paper(recipe: AnyRecipe, paper: Paper) -> bool:
 def recipes_of(paper: Paper) -> list[str]:
     """The recipes that are made after a paper."""
     return [name for name in catalog.recipes() if is_of_paper(catalog.open_recipe(name), paper)]
-
-
-def words(value: Any) -> str:
-    """A setting's value in words.
-
-    >>> words(1e-05), words((0.9, 0.98)), words(None), words(True), words({"RTE": 100})
-    ('1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100')
-    """
-    if value is None or value in ((), {}, ""):
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
-    if isinstance(value, tuple | list):
-        return ", ".join(words(one) for one in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def values_table(
-    name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any] | Row], numbers: str = ""
-) -> Table:
-    """A table of plain values and cells; `numbers` has the keys of its columns with numbers."""
-    columns = [
-        Column(key=key, label=label, numeric=key in numbers.split(), sticky=not at)
-        for at, (key, label) in enumerate(labels.items())
-    ]
-    own = [row if isinstance(row, Row) else Row(cells=[*map(_cell, row)]) for row in rows]
-    return Table(name=name, caption=caption, columns=columns, rows=own)
-
-
-def _cell(value: Any) -> Cell:
-    if isinstance(value, Cell):
-        return value
-    if value is None or value == "":
-        return EMPTY
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return Cell(text=f"{value:.6g}" if number else words(value), value=value)
 
 
 def was_chosen(training: Document) -> bool:
@@ -162,15 +123,15 @@ def _training_cells(
     yield Cell(text=task, value=task, href=task_path(task))
     yield _score(record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}")
     yield from (_score((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
-    yield _cell("–".join(map(score_text, interval)) if interval else "")
+    yield value_cell("–".join(map(score_text, interval)) if interval else "")
     yield _score(seeds.get("standard_deviation"))
-    yield _cell(" ".join("×" if score is None else score_text(score) for score in scores))
-    yield _cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
-    yield _cell(len(training.get("cells") or ()) or None)
+    yield value_cell(" ".join("×" if score is None else score_text(score) for score in scores))
+    yield value_cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
+    yield value_cell(len(training.get("cells") or ()) or "")
     yield _score(training.get("grid_maximum"))
-    yield from (_cell(training.get(name)) for name in ("diverged", "constant"))
-    yield _cell(_settings_text(training.get("chosen") or {}))
-    yield _cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
+    yield from (value_cell(training.get(name, "")) for name in ("diverged", "constant"))
+    yield value_cell(_settings_text(training.get("chosen") or {}))
+    yield value_cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
 
 
 def _settings_text(run: Document) -> str:
@@ -269,12 +230,8 @@ def sweep_table(sweeps: Sweeps) -> Table | None:
         [*([number] if seed else []), *_member_cells(first, sweep, member)]
         for number, sweep in sweeps for member in sweep.curve
     ]  # fmt: skip
-    numbers = ["seed", "mean", *tasks, *(["value"] if _numbers(first.values) is not None else [])]
-    table = values_table(
-        "sweep", f"The sweep of {first.setting} that chose this model: scores × 100", labels, rows
-    )
-    columns = [replace(column, numeric=column.key in numbers) for column in table.columns]
-    return replace(table, columns=columns, notes=[*SWEEP_NOTES, *_at_the_end(sweeps)])
+    caption = f"The sweep of {first.setting} that chose this model: scores × 100"
+    return values_table("sweep", caption, labels, rows, notes=[*SWEEP_NOTES, *_at_the_end(sweeps)])
 
 
 def _member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
@@ -344,4 +301,4 @@ def _numbers(values: Sequence[Any]) -> list[float] | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if is_number(value) else None

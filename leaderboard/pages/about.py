@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leaderboard.data.imports import sources
-from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import KINDS, Cell, Row
+from leaderboard.web.tables import KINDS, Cell, Row, values_row, values_table
 
 
 def _view(site: Site, state: State) -> Page:
@@ -19,7 +18,7 @@ def _view(site: Site, state: State) -> Page:
         title="What the numbers are",
         template="about.html",
         lead="Where scores come from, which mean is which, and when models share a rank.",
-        tables=[plain_table("sources", "Where the scores come from", heads, _sources(site))],
+        tables=[values_table("sources", "Where the scores come from", heads, _sources(site))],
         context=list(KINDS.items()),
     )
 
@@ -37,7 +36,7 @@ def _sources(site: Site) -> Iterator[Row]:
 
 
 def _row(origin: str, name: str, entries: int, scores: int, when: str) -> Row:
-    return plain_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when)
+    return values_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when or None)
 
 
 PAGES = (

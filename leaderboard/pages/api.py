@@ -7,11 +7,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from leaderboard.pages._check_tables import plain_table
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row
+from leaderboard.web.tables import Cell, Row, values_table
 
 
 def view(site: Site, state: State) -> Page:
@@ -31,7 +30,7 @@ def view(site: Site, state: State) -> Page:
         title="API",
         template="api.html",
         lead="Every page is data as well: the same address with an ending. OpenAPI describes it to machines.",
-        tables=[plain_table("parameters", "Pages and their parameters", heads, rows)],
+        tables=[values_table("parameters", "Pages and their parameters", heads, rows)],
     )
 
 

@@ -32,16 +32,14 @@ from leaderboard.pages._backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import kinds_of, made_of
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
-from leaderboard.web.filters import Form
+from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
 
 PATH = "/backbones"
 RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
@@ -52,15 +50,6 @@ class _BackbonesState(BackboneState):
     """The parameters of the table of backbones."""
 
     column: Text = Parameter("glue", description="The column that the chart shows, by its key.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _BackbonesPage:
-    """The parts of the page beside its tables: switches (label, URL, current) and filters."""
-
-    conventions: Sequence[tuple[str, str, bool]]
-    columns: Sequence[tuple[str, str, bool]]
-    form: Form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +95,15 @@ def _view(site: Site, state: _BackbonesState) -> Page:
         tables=[_table(lines, fields, state), _all_numbers(shown)],
         charts=[_chart(drawn, benchmark)],
         data={"view": convention.chosen},
-        context=_BackbonesPage(
-            conventions=convention.tabs(PATH, state),
-            columns=[
+        context={
+            "conventions": convention.tabs(PATH, state),
+            "columns": [
                 (f"{one.recipe}: {one.title}" if one.key != GLUE else one.title,
                  f"{PATH}?{state.query(column=one.key)}#c-size", one.key == state.column)
                 for one in BENCHMARKS
             ],
-            form=filters(state, PATH, (one.backbone.parameters for one in numbers)),
-        ),
+            "form": filters(state, PATH, (one.backbone.parameters for one in numbers)),
+        },
     )  # fmt: skip
 
 
@@ -260,13 +249,13 @@ def _all_numbers(numbers: Sequence[_Number]) -> Table:
         for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     }
     rows = [
-        plain_row(
+        values_row(
             head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin,
             one.cell, one.source, one.setting,
         )
         for one in numbers
     ]  # fmt: skip
-    return plain_table("numbers", "Every number, with where it is from", heads, rows)
+    return values_table("numbers", "Every number, with where it is from", heads, rows)
 
 
 def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
@@ -274,13 +263,12 @@ def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     points = [
         Point(
             label=backbone.name, x=backbone.parameters, y=printed_value(cell), series=origin, href=cell.href,
-            emphasised=origin == "measured", hollow="apart" in cell.kind, note=cell.note,
+            hollow="apart" in cell.kind, note=cell.note,
         )
         for (backbone, origin), cell in numbers.items()
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=name), points=points)
-    return chart("size", f"{name}: score against size", plot)
+    return against_size(f"{name}: score against size", name, points)
 
 
 PAGES = (

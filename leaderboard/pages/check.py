@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
 from harness.scores import score_text
@@ -13,43 +12,19 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
     counted,
     delta_cell,
-    plain_row,
-    plain_table,
     score_cell,
     suite_path,
     verdict_cell,
     when_text,
 )
 from leaderboard.pages._task_scores import known_tasks, task_path
-from leaderboard.pages._training import words
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table
+from leaderboard.web.tables import Cell, Row, Table, values_row, values_table, words
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _CheckPage:
-    """The parts of a check's page beside its tables.
-
-    Attributes:
-        check: The check.
-        tone: Of its verdict.
-        facts: What was compared: name, value, URL, and what must be known of it.
-        compare: The page with both models side by side; empty where there is none.
-        why: Why there is none, in a sentence.
-        line: The page of its model line.
-    """
-
-    check: Check
-    tone: str
-    facts: Sequence[tuple[str, str, str, str]]
-    compare: str
-    why: str
-    line: str
 
 
 def _view(site: Site, state: State, check: str) -> Page:
@@ -83,10 +58,10 @@ def _view(site: Site, state: State, check: str) -> Page:
             "compare": compare or None,
         },
         notes=made.warnings,
-        context=_CheckPage(
-            check=made,
-            tone=TONES[made.overall],
-            facts=[
+        context={
+            "check": made,
+            "tone": TONES[made.overall],
+            "facts": [
                 ("Candidate", made.candidate.name, models[0], _party(made.candidate)),
                 ("Baseline", against, models[1], _party(made.baseline)),
                 *(("Suite", typed, suite, "") for typed, suite in suites.items()),
@@ -94,10 +69,10 @@ def _view(site: Site, state: State, check: str) -> Page:
                 ("When", when_text(made.when), "", ""),
                 ("Exit code", str(made.exit_code), "", EXITS.get(made.exit_code, "")),
             ],
-            compare=compare,
-            why=_why(pair),
-            line=line,
-        ),
+            "compare": compare,
+            "why": _why(pair),
+            "line": line,
+        },
     )
 
 
@@ -148,13 +123,13 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
         "wanted": "of",
     }  # fmt: skip
     rows = [_mean(mean, suites.get(mean.suite, "")) for mean in check.means]
-    return plain_table("means", "Means over the tasks that were tested", heads, rows)
+    return values_table("means", "Means over the tasks that were tested", heads, rows)
 
 
 def _mean(mean: MeanOutcome, href: str) -> Row:
     lacking = mean.wanted - mean.there
     note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
-    return plain_row(
+    return values_row(
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
@@ -177,7 +152,7 @@ def _tasks(queries: Queries, check: Check) -> Table:
     results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
     tasks = sorted(check.tasks, key=lambda task: (VERDICTS.index(task.verdict), task.delta or 0))
     rows = [_task(task, results, task_path(task.task) if task.task in known else "") for task in tasks]
-    return plain_table("tasks", counted(len(tasks), "task"), heads, rows)
+    return values_table("tasks", counted(len(tasks), "task"), heads, rows)
 
 
 def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
@@ -187,15 +162,15 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
         next((results[key] for key in keys if key in results), "")
         for keys in (task.candidate_keys, task.baseline_keys)
     ]
-    return plain_row(
+    return values_row(
         Cell(text=task.task, value=task.task, note=what, href=href),
         verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
         *map(delta_cell, (task.delta, task.low, task.high)),
         *map(_p, (task.p_regressed, task.p_improved)),
         score_cell(task.margin, note=f"a drop of {score_text(task.max_drop)} is allowed"),
         *map(score_cell, (task.candidate, task.baseline), pages),
-        units + runs,
-        " · ".join(filter(None, (task.reason, task.to_settle))),
+        units + runs or None,
+        " · ".join(filter(None, (task.reason, task.to_settle))) or None,
         key=task.task,
     )
 
@@ -204,12 +179,6 @@ def _results(queries: Queries, keys: Sequence[str]) -> dict[str, str]:
     """The pages of results by their EvaluationKeys."""
     found = [row for at in range(0, len(keys), 500) for row in queries.results(key=keys[at : at + 500])]
     return {row.key: f"/results/{row.id}" for row in found if row.key}
-
-
-def _units(task: TaskOutcome) -> Cell:
-    units = f"{task.units:,} {task.unit}".strip() if task.units else "–"
-    runs = "" if task.runs in ((0, 0), (1, 1)) else f", {task.runs[0]} against {task.runs[1]} runs"
-    return Cell(text=units + runs, value=units + runs if task.units else None)
 
 
 def _p(value: float | None) -> Cell:
@@ -224,8 +193,8 @@ def _p(value: float | None) -> Cell:
 
 def _policy(check: Check) -> Table:
     """The policy: every setting."""
-    rows = [plain_row(name, words(value)) for name, value in check.policy.items()]
-    return plain_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
+    rows = [values_row(name, words(value)) for name, value in check.policy.items()]
+    return values_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
 
 
 PAGES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -15,17 +14,15 @@ from leaderboard.pages._check_tables import (
     delta_cell,
     marks_cell,
     moment_cell,
-    plain_row,
-    plain_table,
     verdict_cell,
     verdicts_text,
     when_text,
 )
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.web.parameters import Paging, State, address, paging
+from leaderboard.web.parameters import State, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table
+from leaderboard.web.tables import Cell, Row, Table, values_row, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -54,14 +51,6 @@ class _LineState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LinePage:
-    """The part of a page beside its table and charts: the recipe of a line's models, and paging."""
-
-    recipe: str
-    paging: Paging
-
-
 def _view(site: Site, state: _LineState) -> Page:
     """The list of model lines."""
     lines = list(_lines(site.queries).values())
@@ -72,7 +61,7 @@ def _view(site: Site, state: _LineState) -> Page:
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
         tables=[_table(lines[max(0, place.first - 1) : place.last], len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
-        context=_LinePage(recipe="", paging=place),
+        context={"recipe": "", "paging": place},
     )
 
 
@@ -89,18 +78,18 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
     caption = f"{counted(total, 'model line')}: a baseline, and what is held against it"
     notes = ["▼ regressed, ? inconclusive, ▲ improved, = equivalent; the newest on the right."]
-    return plain_table(
-        "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes if lines else []
+    return values_table(
+        "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes=notes if lines else []
     )
 
 
 def _row(line: Sequence[CheckSummary], *, recipes: bool) -> Row:
     last = line[0]
-    return plain_row(
+    return values_row(
         Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
-        ", ".join(last.suites),
-        *([last.recipe] if recipes else []),
+        ", ".join(last.suites) or None,
+        *([last.recipe or None] if recipes else []),
         verdict_cell(last.overall),
         delta_cell(last.means[0].delta if last.means else None),
         _candidate(last),
@@ -133,7 +122,7 @@ def _line_view(site: Site, state: _LineState, line: str) -> Page:
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
             "recipe": last.recipe or None, "checks": len(checks),
         },
-        context=_LinePage(recipe=last.recipe, paging=place),
+        context={"recipe": last.recipe, "paging": place},
     )  # fmt: skip
 
 
@@ -174,7 +163,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
         groups |= dict.fromkeys(own, f"Mean over {suite}")
     heads |= {key: label for key, (label, _) in COUNTS.items()} | {"when": "When"}
     rows = [
-        plain_row(
+        values_row(
             _candidate(check),
             verdict_cell(check.overall),
             *(cell for suite in suites for cell in _deltas(_mean(check, suite))),
@@ -184,7 +173,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
         )
         for check in checks
     ]
-    return plain_table("history", f"{counted(total, 'check')}, the newest first", heads, rows, groups=groups)
+    return values_table("history", f"{counted(total, 'check')}, the newest first", heads, rows, groups=groups)
 
 
 def _deltas(mean: Mean | None) -> Iterator[Cell]:

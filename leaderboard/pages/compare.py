@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from leaderboard.pages._comparison import Common, Gap, common, differing, measur
 from leaderboard.pages._suite_table import made_of, mean_cell, mean_of, task_cell
 from leaderboard.pages._task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
-from leaderboard.web.filters import Control, Form, form
+from leaderboard.web.filters import Control, form
 from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, Texts, address
@@ -67,26 +67,6 @@ class _CompareState(State):
     sort: Text = Field("", description="A column's key of the table of tasks; with - in front downwards.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ComparePage:
-    """The parts of a comparison beside its tables.
-
-    `chosen` has each entry's label and the URL without it, `matches` what the search offers with the URL that
-    adds it, of `total`; `near` are names like `q` where nothing matches. `compared` says whether there are
-    enough entries and not too many, `same` on how many tasks measured ones differ in no field.
-    """
-
-    form: Form
-    q: str
-    chosen: Sequence[tuple[str, str]]
-    matches: Sequence[tuple[str, str, str]]
-    total: int
-    near: Sequence[str]
-    compared: bool = False
-    same: int = 0
-    most: int = MOST
-
-
 def _view(site: Site, state: _CompareState) -> Page:
     """The comparison."""
     queries = site.queries
@@ -100,7 +80,7 @@ def _view(site: Site, state: _CompareState) -> Page:
             template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context=_ComparePage(form=form(state, PATH, [_search(state)]), **parts),
+            context={"form": form(state, PATH, [_search(state)]), "compared": False, "same": 0, **parts},
         )
     shared, labels = _common(site, entries, state), _labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
@@ -121,10 +101,12 @@ def _view(site: Site, state: _CompareState) -> Page:
         notes=_notes(shared),
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
-        context=_ComparePage(
-            form=form(state, PATH, [_search(state), *_controls(queries, shared, state)]), compared=True,
-            same=0 if differences.rows else len(fields), **parts,
-        ),
+        context={
+            "form": form(state, PATH, [_search(state), *_controls(queries, shared, state)]),
+            "compared": True,
+            "same": 0 if differences.rows else len(fields),
+            **parts,
+        },
     )  # fmt: skip
 
 
@@ -159,7 +141,7 @@ def _labels(entries: Sequence[Entry]) -> list[str]:
 
 
 def _chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -> dict[str, Any]:
-    """Which entries are compared, and which a search can add."""
+    """Which entries are compared, each with the URL without it, and what a search adds, with its URL."""
     slugs, text = [entry.slug for entry in entries], state.q.casefold().strip()
 
     def link(names: Sequence[str]) -> str:
@@ -182,6 +164,7 @@ def _chooser(queries: Queries, entries: Sequence[Entry], state: _CompareState) -
         "total": len(matches),
         "near": nearest(state.q, sorted({entry.model for entry in every})) if text and not matches else [],
         "q": state.q,
+        "most": MOST,
     }
 
 

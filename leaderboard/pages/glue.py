@@ -25,8 +25,7 @@ from leaderboard.pages._backbones import (
 )
 from leaderboard.pages._sorting import Field, in_order, row_of
 from leaderboard.pages._suite_table import how_cell, kinds_of, task_cell
-from leaderboard.web.charts import Axis, Chart, Point, Scatter, chart
-from leaderboard.web.filters import Form
+from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.formats import over_seeds, printed_value
 from leaderboard.web.page import Crumb, Page, PageRoute
 from leaderboard.web.parameters import Text
@@ -42,15 +41,6 @@ class _GlueState(BackboneState):
     """The parameters of the table of GLUE."""
 
     sort: Text = Parameter("-mean", description="A column's key; with - in front the highest first.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _GluePage:
-    """The parts of the page beside its table: conventions (label, URL, current), the chosen one, filters."""
-
-    conventions: Sequence[tuple[str, str, bool]]
-    says: str
-    form: Form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +78,11 @@ def _view(site: Site, state: _GlueState) -> Page:
         ],
         charts=[_chart(lines, name)],
         data={"view": convention.chosen},
-        context=_GluePage(
-            conventions=convention.tabs(PATH, state),
-            says=convention.known[convention.chosen].says,
-            form=filters(state, PATH, (one.backbone.parameters for one in every)),
-        ),
+        context={
+            "conventions": convention.tabs(PATH, state),
+            "says": convention.known[convention.chosen].says,
+            "form": filters(state, PATH, (one.backbone.parameters for one in every)),
+        },
     )
 
 
@@ -239,13 +229,12 @@ def _chart(lines: Sequence[_Line], name: str) -> Chart:
     points = [
         Point(
             label=line.backbone.name, x=line.backbone.parameters, y=_value(line, "mean"), series=line.origin,
-            emphasised=line.origin == "measured", hollow=not line.own, href=f"/models/{line.backbone.slug}",
+            hollow=not line.own, href=f"/models/{line.backbone.slug}",
             note=f"{line.cells['source'].text}, convention: {line.cells['convention'].text}",
         )
         for line in lines
     ]  # fmt: skip
-    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label="Mean over 8 tasks"), points=points)
-    return chart("size", f"GLUE against size; hollow: not by {name}'s convention", plot)
+    return against_size(f"GLUE against size; hollow: not by {name}'s convention", "Mean over 8 tasks", points)
 
 
 PAGES = (

@@ -34,15 +34,13 @@ from leaderboard.pages._training import (
     sweeps_of,
     training_charts,
     training_table,
-    values_table,
-    words,
 )
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
 
 SIDE_BY_SIDE = 6
 """Entries whose results stand side by side."""

@@ -11,6 +11,7 @@ from harness.scores import score_text
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
+from leaderboard.pages._check_tables import when_text
 from leaderboard.pages._suite_table import (
     SuiteState,
     SuiteTable,
@@ -22,14 +23,13 @@ from leaderboard.pages._suite_table import (
     tasks_text,
 )
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import values_table
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_table
 
 TEXTS: Mapping[str, str] = {
     "glue": "Backbones fine-tuned on English sentences",
@@ -148,7 +148,7 @@ def _best(boards: Sequence[_Board]) -> Table:
     labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
     heads = {board.slug: Cell(text=board.title, value=board.title, href=board.href) for board in boards}
     rows = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
-    return values_table("boards", "The best models of each board", labels, rows, "rank size score")
+    return values_table("boards", "The best models of each board", labels, rows)
 
 
 def _sizes(tables: Mapping[str, SuiteTable]) -> Table:
@@ -179,17 +179,16 @@ def _newest(queries: Queries) -> Table:
     """The records that were written last."""
     labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
     rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
-    return values_table("newest", "The newest measured records", labels, rows, "score")
+    return values_table("newest", "The newest measured records", labels, rows)
 
 
 def _record(row: object, entry: Entry) -> list[Cell]:
     written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
-    time = f"{written[:16].replace('T', ' ')} UTC"
     return [
         Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
         Cell(text=task, value=task, href=task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),
-        Cell(text=time, value=written, href=f"/results/{number}"),
+        Cell(text=when_text(written), value=written, href=f"/results/{number}"),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from leaderboard.data.papers import (
     AVERAGE,
@@ -25,14 +25,13 @@ from leaderboard.data.papers import (
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteScores
 from leaderboard.data.suites import views
-from leaderboard.pages._check_tables import plain_row, plain_table
 from leaderboard.pages._paper_tables import Measured, paper_table, warnings
 from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell
 from leaderboard.pages._training import recipes_of
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
 
 PATH = "/papers"
 OVER_TASKS = "mean over tasks"
@@ -44,14 +43,6 @@ RAW = (
     "Lines measured here are of the model as published: it was not fine-tuned as the paper did, so they show "
     "what the fine-tuning is worth and are no repetition."
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PaperPage:
-    """Facts of a paper (name, value, URL), and its tables, each with its heading and what misleads in it."""
-
-    facts: Sequence[tuple[str, str, str]]
-    sections: Sequence[tuple[str, Sequence[str], Table]]
 
 
 def _view(site: Site, state: State) -> Page:
@@ -70,7 +61,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
     heads = {"paper": "Paper", "title": "Title", "authors": "Authors", "year": "Year", "tables": "Tables",
              "numbers": "Numbers", "odd": "Recomputed otherwise"}  # fmt: skip
     rows = [
-        plain_row(
+        values_row(
             Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
@@ -82,7 +73,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
         )
         for slug, paper in papers.items()
     ]
-    return plain_table(
+    return values_table(
         "papers", "The papers, and how many of their numbers differ when recomputed", heads, rows
     )
 
@@ -103,9 +94,9 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     for one in sorted(found, key=lambda one: -_apart(one)):
         apart = _apart(one)
         rows.append(
-            plain_row(
+            values_row(
                 *(
-                    getattr(one, name)
+                    getattr(one, name) or None
                     for name in ("backbone", "suite", "metric", "treatment")
                     if name in heads
                 ),
@@ -114,7 +105,7 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
             )
         )
     caption = "What papers print different values of, for one backbone"
-    return plain_table("conflicts", caption, heads, rows, [DIFFER])
+    return values_table("conflicts", caption, heads, rows, notes=[DIFFER])
 
 
 def _apart(one: Conflict) -> float:
@@ -153,7 +144,7 @@ def _paper_view(site: Site, state: State, paper: str) -> Page:
             "arxiv": one.arxiv or None, "numbers": one.numbers,
             "warnings": {f"table {table.id}": found for table, _ in pairs if (found := warnings(table))},
         },
-        context=_PaperPage(facts=_facts(one), sections=[_section(*pair) for pair in pairs]),
+        context={"facts": _facts(one), "sections": [_section(*pair) for pair in pairs]},
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ PRINTED = (
     "Points printed in papers were not measured here: score and training compute are as printed, means are "
     "recomputed from the printed numbers."
 )
+NOTHING = "No model that passes these filters has both values."
 GAIN = "How much higher its score is than that of its neighbour on the frontier which is better across."
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
@@ -71,16 +72,6 @@ class _ParetoState(EntryState):
     view: Text = Field("", description="The paper's convention that makes a task's number.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows of the table of points.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of those rows.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _ParetoPage:
-    """The parts of the page beside its tables: why there is no chart, what is left out, and the filters."""
-
-    empty: str
-    left_out: Sequence[str]
-    form: Form
-    paging: Paging
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,12 +154,12 @@ def _view(site: Site, state: _ParetoState) -> Page:
             "y": {"key": state.y, "label": score.label},
             "device": across.device or None,
         },
-        context=_ParetoPage(
-            empty="" if points.dots else across.why or "No model that passes these filters has both values.",
-            left_out=_left_out(points, MEASURES[state.x].name),
-            form=_form(queries, scores, state, labels, across),
-            paging=where,
-        ),
+        context={
+            "empty": "" if points.dots else across.why or NOTHING,
+            "left_out": _left_out(points, MEASURES[state.x].name),
+            "form": _form(queries, scores, state, labels, across),
+            "paging": where,
+        },
     )
 
 
@@ -189,6 +180,7 @@ def _labels(scores: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, 
 def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans | None) -> _Score:
     kind, _, name = key.partition(":")
     low, high = np.full((2, len(scores.entries)), np.nan)
+    selected = np.zeros(len(low), bool)
     if kind == "task":
         at = [column.name for column in scores.site_suite.suite.columns].index(name)
         there = scores.counted[:, at]
@@ -197,15 +189,14 @@ def _score(scores: SuiteScores, key: str, label: str, untouched: UntouchedMeans 
             expected=1, deviations=scores.deviations[:, at],
         )  # fmt: skip
         low, high, selected = scores.low[:, at], scores.high[:, at], scores.selected[:, at]
-        return _Score(label=label, means=means, low=low, high=high, selected=selected)
-    if key == "untouched" and untouched:
-        means, selected = untouched.over_tasks, np.zeros(len(low), bool)
-        return _Score(label=label, means=means, low=low, high=high, selected=selected)
+    elif key == "untouched" and untouched:
+        means = untouched.over_tasks
+    else:
+        means = scores.by_type[name] if kind == "type" else scores.mean(key)
+        selected = np.array([bool(scores.chose(row, name)) for row in range(len(low))], bool)
     for row, average in scores.averages.items() if key == "tasks" else ():
         if average.get("interval"):
             low[row], high[row] = average["interval"]
-    means = scores.by_type[name] if kind == "type" else scores.mean(key)
-    selected = np.array([bool(scores.chose(row, name)) for row in range(len(low))], bool)
     return _Score(label=label, means=means, low=low, high=high, selected=selected)
 
 

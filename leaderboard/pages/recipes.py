@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import prod
 from typing import Any
 
@@ -15,13 +15,13 @@ from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._model_scores import SUITE_FIELDS, Standing, standings, standings_table
 from leaderboard.pages._sorting import Field as TableField
-from leaderboard.pages._suite_table import made_of, model_cell
-from leaderboard.pages._training import AnyRecipe, is_of_paper, values_table, words
+from leaderboard.pages._suite_table import made_of, mean_cell, model_cell
+from leaderboard.pages._training import AnyRecipe, is_of_paper
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""
@@ -95,7 +95,32 @@ def _models_table(queries: Queries, recipe: AnyRecipe) -> Table:
         if one.suite.main and one.scores.convention == convention
     ]  # fmt: skip
     rows.sort(key=lambda one: (boards.index(one.suite.slug), not one.complete, -one.mean))
-    return standings_table("used", "Measured with it, × 100", rows, [*MODEL_FIELDS, *SUITE_FIELDS, START])
+    (*means, count) = SUITE_FIELDS
+    fields = [*MODEL_FIELDS, *means, _over_same_tasks(rows), count, START]
+    return standings_table("used", "Measured with it, × 100", rows, fields)
+
+
+def _over_same_tasks(rows: Sequence[Standing]) -> TableField[Standing]:
+    """The mean over the tasks that chose no model shown in a suite and that all of these have."""
+    suites: dict[str, list[Standing]] = {}
+    for one in rows:
+        suites.setdefault(one.suite.slug, []).append(one)
+    means = {
+        slug: some[0].scores.untouched([one.row for one in some], shared=True)
+        for slug, some in suites.items()
+        if len(some) > 1
+    }
+
+    def cell(one: Standing) -> Cell:
+        own = means.get(one.suite.slug)
+        if own is None:
+            return EMPTY
+        plain, count = mean_cell(own.over_tasks, one.row, None, one.entry.seeds), own.part.count
+        note = f"over {count} tasks, the same for all {len(suites[one.suite.slug])} models"
+        return replace(plain, text=f"{plain.text} ({count})", note=note)
+
+    note = "The mean over the tasks that chose none of the models shown here and that all of them have."
+    return TableField(key="same", label="over the same untouched tasks", numeric=True, cell=cell, note=note)
 
 
 def _start_cell(one: Standing) -> Cell:
@@ -121,7 +146,7 @@ def _recipes_table(queries: Queries) -> Table:
     }  # fmt: skip
     recipes = catalog.recipes()
     rows = [_recipe_cells(entry, len(_models(queries, entry.name))) for entry in recipes.values()]
-    return values_table("recipes", f"{len(recipes)} recipes", labels, rows, "measured")
+    return values_table("recipes", f"{len(recipes)} recipes", labels, rows)
 
 
 def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
@@ -161,7 +186,7 @@ def _data_table(recipe: AnyRecipe) -> Table:
             revision = one.revision or one.content
             own = Cell(text=revision[:12], value=revision or None, note=revision)
             rows.append((*(Cell(text=t or "–", value=t or None) for t in texts), count, own))
-    return values_table("data", "Data sets", labels, rows, "rows")
+    return values_table("data", "Data sets", labels, rows)
 
 
 def _grids_table(protocol: _ProtocolValues) -> Table:
@@ -173,7 +198,7 @@ def _grids_table(protocol: _ProtocolValues) -> Table:
         for task, grid in protocol.grids.items()
     ]
     caption = "What is tried for each task, all values against all"
-    return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows, "runs")
+    return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows)
 
 
 class _RecipeState(State):

@@ -14,12 +14,12 @@ from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
 from leaderboard.pages._model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import notes_on, training_charts, values_table
+from leaderboard.pages._training import notes_on, training_charts
 from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
 
 Document = Mapping[str, Any]
 Metric = tuple[str, str, str, float | int | None]
@@ -46,7 +46,7 @@ def _tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
     cells, evaluations = training.pop("cells", None) or (), training.pop("evaluations", None) or ()
     caption = "Raw metrics, each in its own unit" if record else "Main scores by split and subset, × 100"
     scores = [(*names, _metric_cell(value, imported=not record)) for *names, value in metrics]
-    yield values_table("scores", caption, _labels("split subset metric value"), scores, "value")
+    yield values_table("scores", caption, _labels("split subset metric value"), scores)
     labels = {"name": "Seed", "score": "Score", "key": "Record"}
     seeds = map(_seed_cells, record.get("seeds") or ())
     yield values_table("seeds", "The seeds that it is the mean over: scores × 100", labels, seeds, "score")
@@ -56,7 +56,7 @@ def _tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
     yield _grid_table(cells)
     during = ((one["step"], *metric) for one in evaluations for metric in one["metrics"])
     labels = _labels("step split metric value")
-    yield values_table("evaluations", "Evaluations during training", labels, during, "step value")
+    yield values_table("evaluations", "Evaluations during training", labels, during)
     yield keyed("identity", "Identity: everything that the score depends on", identity)
     yield keyed("provenance", "Provenance: what happened to run it", provenance)
 
@@ -86,7 +86,8 @@ def _grid_table(cells: Sequence[Document]) -> Table:
     names = list(dict.fromkeys(name for cell in cells for name in cell if name != "metrics"))
     runs = [{f"{s} {n}": value for s, n, value in cell.get("metrics", ())} for cell in cells]
     metrics = dict.fromkeys(name for run in runs for name in run)
-    rows = [[*map(cell.get, names), *map(run.get, metrics)] for cell, run in zip(cells, runs, strict=True)]
+    values = [[*map(cell.get, names), *map(run.get, metrics)] for cell, run in zip(cells, runs, strict=True)]
+    rows = [[EMPTY if one is None else Cell(text=words(one), value=one) for one in row] for row in values]
     labels = {name: name.replace("_", " ") for name in (*names, *metrics)}
     numbers = " ".join(name for name in names if name != "key")
     return values_table("grid", "Every run of the grid: scores as shares of 1", labels, rows, numbers)
@@ -95,7 +96,7 @@ def _grid_table(cells: Sequence[Document]) -> Table:
 def keyed(name: str, caption: str, values: Mapping[str, Any]) -> Table:
     """Nested values as a table of keys, joined with dots, and values."""
     rows = [(key, _keyed_cell(value)) for key, value in _flat(values)]
-    return values_table(name, caption, {"name": "Key", "value": "Value"}, rows)
+    return values_table(name, caption, {"name": "Key", "value": "Value"}, rows, numbers="")
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,13 +13,13 @@ from pydantic import Field
 from harness import catalog
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import Queries
+from leaderboard.pages._check_tables import counted
 from leaderboard.pages._task_scores import known_tasks, task_path
-from leaderboard.pages._training import values_table
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell
+from leaderboard.web.tables import Cell, values_table
 
 KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 """The kinds of hits; of hits that match alike the earlier kind goes first."""
@@ -128,7 +128,7 @@ def _view(site: Site, state: _SearchState) -> Page:
         for one, name in hits[max(0, where.first - 1) : where.last]
     ]  # fmt: skip
     labels = {"name": "Name", "kind": "Kind", "matched": "Matched name", "what": "What it is"}
-    caption = f"{len(hits):,} hit{'' if len(hits) == 1 else 's'}"
+    caption = counted(len(hits), "hit")
     return Page(
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
         template="search.html",

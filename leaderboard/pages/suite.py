@@ -15,12 +15,11 @@ from leaderboard.data.scores import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.pages._task_scores import column_path
-from leaderboard.pages._training import values_table
 from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Row, Table, values_table
 
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
@@ -252,7 +251,7 @@ def _suites_view(site: Site, state: _SuitesState) -> Page:
         title="Suites",
         template="suites.html",
         lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
-        tables=[values_table("suites", caption, labels, rows, "entries columns")],
+        tables=[values_table("suites", caption, labels, rows)],
         context=state,
     )
 

@@ -17,18 +17,16 @@ from leaderboard.data.watches import opened
 from leaderboard.pages._check_tables import (
     counted,
     moment_cell,
-    plain_row,
-    plain_table,
     score_cell,
     suite_path,
     when_text,
 )
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.filters import Control, Form, form
+from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Row, Table, values_row, values_table
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""
@@ -44,15 +42,6 @@ class _WatchState(State):
     scale: Literal["linear", "log"] = Field("linear", description="The scale of the steps.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Checkpoints on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of checkpoints.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _WatchPage:
-    """The parts of a watch's page beside its table and chart; facts are name, value and URL."""
-
-    facts: Sequence[tuple[str, str, str]]
-    form: Form
-    paging: Paging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,15 +78,15 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
                 {"step": v.checkpoint.step, "value": v.value, "comparable": not v.apart} for v in values
             ],
         },
-        context=_WatchPage(
-            facts=[
+        context={
+            "facts": [
                 ("What is watched", one.source, ""),
                 ("Suite", one.suite, suite_path(queries, one.suite)),
                 ("Newest score", when_text(newest), ""),
             ],
-            form=form(state, path, _controls(tasks, state)),
-            paging=place,
-        ),
+            "form": form(state, path, _controls(tasks, state)),
+            "paging": place,
+        },
     )
 
 
@@ -188,14 +177,14 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[_Value], task:
         for value in values
     ]
     caption = f"{counted(len(watch.checkpoints), 'checkpoint')}, the newest first"
-    return plain_table("checkpoints", caption, heads, rows)
+    return values_table("checkpoints", caption, heads, rows)
 
 
 def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row:
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
-    return plain_row(
+    return values_row(
         Cell(text=one.name, value=one.name, href=href, note=place),
         one.step,
         Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
@@ -204,7 +193,7 @@ def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row
         one.there,
         one.wanted,
         _change(change),
-        " · ".join(filter(None, (one.reason or value.apart, same))),
+        " · ".join(filter(None, (one.reason or value.apart, same))) or None,
         Cell(text=f"{one.seconds:,.0f}", value=one.seconds),
         moment_cell(one.evaluated),
         key=one.name,
@@ -247,7 +236,7 @@ def _watches(queries: Queries) -> Table:
         best = "" if one.best_step is None else f"at step {one.best_step:,}"
         counts = [one.states.get(state, 0) for state in STATES]
         rows.append(
-            plain_row(
+            values_row(
                 Cell(text=one.name, value=one.name, href=address(f"/watch/{one.name}")),
                 one.source,
                 Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),
@@ -261,7 +250,7 @@ def _watches(queries: Queries) -> Table:
             )
         )
     caption = f"{counted(len(rows), 'watch')} of pretraining runs"
-    return plain_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))
+    return values_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))
 
 
 PAGES = (

@@ -180,6 +180,13 @@ def chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribu
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)
 
 
+def against_size(title: str, label: str, points: Iterable[Point], name: str = "size") -> Chart:
+    """Scores against the number of parameters; what was measured is emphasised."""
+    own = [replace(point, emphasised=point.series == "measured") for point in points]
+    plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=own)
+    return chart(name, title, plot)
+
+
 def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
     """Indices of the points that no other beats, by x; y is better the higher, and ties stay together.
 

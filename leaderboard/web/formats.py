@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leaderboard.web.tables import KINDS, Cell, Column, Row, Table
+from leaderboard.web.tables import KINDS, Cell, Column, Row, Table, is_number
 
 UNKNOWN = ("", "?", "–")
 """Texts of nothing."""
@@ -25,7 +25,7 @@ def printed_value(cell: Cell) -> Any:
     [71.4, 22713216]
     """
     value = cell.value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return value
     if not math.isfinite(value):
         return None

@@ -28,6 +28,7 @@ from harness.record import RECORDS, Record
 from harness.store import Store
 from harness.types import Artifact
 from leaderboard.web.limits import Limits, Refusal, client_of
+from leaderboard.web.tables import is_number
 from leaderboard.web.tokens import OWNER_ONLY, SCOPES, Token, Tokens, locked, site_folder
 
 log = logging.getLogger(__name__)
@@ -262,7 +263,7 @@ def _check_provenance(record: Record) -> None:
 
 
 def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return is_number(value) and value >= 0
 
 
 def _shown(text: str) -> str:

@@ -41,7 +41,7 @@ class Page:
         crumbs: The way here, without this page.
         tables: What the other formats hold; a template prints those it names.
         data: What JSON holds beside the tables: plain values.
-        context: What the template takes beside these: a frozen dataclass of the page.
+        context: What the template takes beside these, by name.
         notes: Sentences that must be read with the page.
         charts: What it draws; a page with charts loads their library.
     """

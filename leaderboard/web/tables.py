@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 Value: TypeAlias = "float | int | str | bool | None"
 
@@ -220,3 +220,84 @@ class Table:
                 heading = next((cell.text for cell in row.cells if cell.text), "")
             else:
                 yield heading, row
+
+
+def words(value: Any) -> str:
+    """A setting's value in words.
+
+    >>> words(1e-05), words((0.9, 0.98)), words(None), words(True), words({"RTE": 100})
+    ('1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100')
+    """
+    if value is None or value in ((), {}, ""):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+    if isinstance(value, tuple | list):
+        return ", ".join(words(one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def value_cell(value: Any) -> Cell:
+    """A plain value as a cell: empty of an empty text, a dash of None.
+
+    >>> [value_cell(value).text for value in (1200, 2e-05, True, "", None)]
+    ['1,200', '2e-05', 'yes', '', '–']
+    """
+    if isinstance(value, Cell):
+        return value
+    if value == "":
+        return EMPTY
+    if is_number(value):
+        return Cell(text=f"{value:,}" if isinstance(value, int) else f"{value:.6g}", value=value)
+    return Cell(text=words(value), value=value)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a number, and no truth."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def values_row(*values: Any, key: str = "") -> Row:
+    """A row of plain values and cells."""
+    return Row(key=key, cells=[value_cell(value) for value in values])
+
+
+def values_table(
+    name: str,
+    caption: str,
+    labels: Mapping[str, str],
+    rows: Iterable[Sequence[Any] | Row],
+    numbers: str | None = None,
+    *,
+    notes: Sequence[str] = (),
+    groups: Mapping[str, str] = {},
+) -> Table:
+    """A table of plain values and cells, whose first column stays when it is scrolled.
+
+    Args:
+        name: Its anchor.
+        caption: What it shows.
+        labels: The headings by key.
+        rows: From top to bottom.
+        numbers: The keys of the columns with numbers; None for those that hold numbers and no texts.
+        notes: Sentences below it.
+        groups: The heading over a column, by key.
+    """
+    body = [row if isinstance(row, Row) else values_row(*row) for row in rows]
+    named = _number_keys(labels, body) if numbers is None else numbers.split()
+    columns = [
+        Column(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at)
+        for at, (key, label) in enumerate(labels.items())
+    ]
+    return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes)
+
+
+def _number_keys(labels: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    columns = zip(*([cell.value for cell in row.cells] for row in rows), strict=True)
+    return [
+        key
+        for key, values in zip(labels, columns, strict=False)
+        if any(map(is_number, values)) and not any(isinstance(value, str) for value in values)
+    ]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness import files
@@ -38,41 +37,16 @@ def site_folder(results: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = "The folder must belong to the user that runs this."
-        raise StoreError(f"Cannot write {path}: {error.strerror or error}.", hint=hint) from error
-
-
-@contextlib.contextmanager
 def locked(folder: Path, name: str) -> Iterator[None]:
     """Hold a lock of a folder against other threads and processes of this machine."""
-    with _writing(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(folder / f".{name}.lock", flags, OWNER_ONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock = FileLock(folder / f".{name}.lock", mode=OWNER_ONLY).acquire(poll_interval=0.01)
+    except OSError as error:
+        hint = "The folder must belong to the user that runs this."
+        raise StoreError(f"Cannot write {folder}: {error.strerror or error}.", hint=hint) from error
+    with lock:
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file in place of what may be there, in one step; at no time may others read it."""
-    temporary = path.parent / f".{path.name}.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    try:
-        with _writing(path):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        files.move(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Token(BaseModel):
@@ -177,7 +151,7 @@ class Tokens:
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
         content = _TokenFile(tokens=tokens).model_dump_json(indent=1, by_alias=True)
-        _replace(self.path, content.encode() + b"\n")
+        files.replace(self.path, content.encode() + b"\n", mode=OWNER_ONLY)
 
 
 def _hash(secret: str) -> str:

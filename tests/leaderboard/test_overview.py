@@ -111,7 +111,7 @@ def count(asking: TestClient, path: str, form: str) -> int:
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "md", "tex"])
-def test_a_twin_holds_every_row_unless_some_are_named(asking: TestClient, form: str) -> None:
+def test_another_format_holds_every_row_unless_some_are_named(asking: TestClient, form: str) -> None:
     all_paths = count(asking, "/suites/nanobeir.FORM?rows=all", form)
     assert all_paths > MANY
     assert count(asking, "/suites/nanobeir.FORM", form) == all_paths
@@ -133,7 +133,7 @@ def test_the_page_itself_stays_paged_and_leads_to_all_rows(asking: TestClient) -
     assert len(asking.get(link).json()["tables"][0]["rows"]) == MANY
 
 
-def test_what_was_asked_for_stands_in_every_twin_that_is_read_by_people() -> None:
+def test_what_was_asked_for_stands_in_every_format_that_is_read_by_people() -> None:
     asking = TestClient(standard_app())
     query = "revisions=pinned&q=tiny&theme=dark&rows=25"
     md, tex = (asking.get(f"{SUITE}.{form}?{query}").text for form in ("md", "tex"))

@@ -31,7 +31,6 @@ from leaderboard.data.papers import (
     papers,
     plain,
     printed_names,
-    printed_suites,
 )
 from leaderboard.pages._paper_tables import paper_table
 from leaderboard.web.tables import Cell, Row, Table
@@ -512,10 +511,6 @@ def test_conflicts_are_between_papers_and_more_than_rounding(all_papers: dict[st
     assert ("RoBERTa base", "Avg.") not in told  # 86.35 and 86.4
     assert ("NeoBERT", "Avg.") not in told  # 51.3 and 66.6 are of two treatments
     assert not any(one.backbone.startswith("OptiBERT") for one in told.values())
-
-
-def test_suites_that_several_papers_print(all_papers: dict[str, Paper]) -> None:
-    assert printed_suites(all_papers) == ["MTEB(eng, v1)", "GLUE dev"]
 
 
 def test_plain_names() -> None:

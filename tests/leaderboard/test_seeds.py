@@ -38,7 +38,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield found
 
 
-def twin(client: TestClient, path: str) -> dict[str, Any]:
+def json_of(client: TestClient, path: str) -> dict[str, Any]:
     where, _, query = path.partition("?")
     found: dict[str, Any] = client.get(f"{where}.json?{query}").json()
     return found
@@ -46,13 +46,13 @@ def twin(client: TestClient, path: str) -> dict[str, Any]:
 
 def rows_list(client: TestClient, path: str, table: str) -> list[dict[str, Any]]:
     """The rows of a table of a page."""
-    (found,) = [one for one in twin(client, path)["tables"] if one["name"] == table]
+    (found,) = [one for one in json_of(client, path)["tables"] if one["name"] == table]
     return list(found["rows"])
 
 
 def rows_of(client: TestClient, path: str, table: str) -> dict[str, dict[str, Any]]:
     """The cells of a table's rows by the text of their model or name."""
-    (found,) = [one for one in twin(client, path)["tables"] if one["name"] == table]
+    (found,) = [one for one in json_of(client, path)["tables"] if one["name"] == table]
     first = "model" if any(column["key"] == "model" for column in found["columns"]) else "name"
     return {row["cells"][first]["text"]: row["cells"] for row in found["rows"] if first in row["cells"]}
 
@@ -65,7 +65,7 @@ def model_path(client: TestClient, name: str = NAME) -> str:
 @pytest.mark.parametrize("each", ["model", "revision"])
 def test_seeds_are_one_row_with_means_and_deviations(client: TestClient, each: str) -> None:
     """Also where every revision and treatment has a row."""
-    found = twin(client, f"/suites/nanobeir?each={each}")["tables"][0]["rows"]
+    found = json_of(client, f"/suites/nanobeir?each={each}")["tables"][0]["rows"]
     assert [row["cells"]["model"]["text"] for row in found].count(NAME) == 1
     cells = rows_of(client, f"/suites/nanobeir?each={each}", "suite")[NAME]
     for name, score in NANO.items():
@@ -120,7 +120,7 @@ def test_marks_have_words_and_a_legend(client: TestClient) -> None:
 
 def test_the_models_page_lists_its_seeds_with_their_records(client: TestClient) -> None:
     path = model_path(client)
-    found = twin(client, path)
+    found = json_of(client, path)
     assert (found["data"]["seeds"], found["data"]["lineage"]["recipe"]) == (list(SEEDS), "simcse")
     entries = rows_of(client, path, "entries")
     assert next(iter(entries)) == "3 seeds: 1, 2, 3"
@@ -171,7 +171,7 @@ def test_the_recipes_page_has_its_settings_data_and_models(client: TestClient) -
 def test_every_page_with_trained_models_is_made(client: TestClient) -> None:
     paths = every_path(client.app)  # type: ignore[arg-type]
     assert [path for path in paths if client.get(path).status_code != 200] == []
-    both = [row["key"] for row in twin(client, "/suites/nanobeir")["tables"][0]["rows"]][:2]
+    both = [row["key"] for row in json_of(client, "/suites/nanobeir")["tables"][0]["rows"]][:2]
     compared = client.get(f"/compare.json?m={both[0]}&m={both[1]}").json()
     assert "deviation" in json.dumps(compared)
 
@@ -259,7 +259,7 @@ def test_both_means_of_a_swept_model_and_of_all_beside_it(swept: TestClient) -> 
 
 def test_ranks_by_the_untouched_mean_are_over_the_same_tasks_for_all(swept: TestClient) -> None:
     def order(query: str) -> list[str]:
-        rows = twin(swept, f"/suites/nanobeir?{query}")["tables"][0]["rows"]
+        rows = json_of(swept, f"/suites/nanobeir?{query}")["tables"][0]["rows"]
         return [row["cells"]["model"]["text"] for row in rows if "rank" in row["cells"]]
 
     by_all = ["acme/tiny-large", "acme/tiny-base", SWEPT, "minilm-ish"]
@@ -270,8 +270,8 @@ def test_ranks_by_the_untouched_mean_are_over_the_same_tasks_for_all(swept: Test
     assert [ranks[model]["rank"]["value"] for model in by_rest] == [1, 2, 3, 4]
 
 
-def test_every_twin_of_a_suite_says_what_is_left_out(swept: TestClient) -> None:
-    found = twin(swept, "/suites/nanobeir")
+def test_every_format_of_a_suite_says_what_is_left_out(swept: TestClient) -> None:
+    found = json_of(swept, "/suites/nanobeir")
     assert found["data"]["untouched"] == {"columns": 9, "left_out": CHOSE}
     texts = {ending: swept.get(f"/suites/nanobeir.{ending}").text for ending in ("csv", "md", "tex")}
     texts["html"] = swept.get("/suites/nanobeir").text
@@ -294,7 +294,7 @@ def test_where_no_model_shown_was_chosen_by_tasks_there_is_one_mean(swept: TestC
         "q=minilm&sort=-untouched",
         "q=minilm&cols=untouched",
     ):
-        found = twin(swept, f"/suites/nanobeir?{query}")
+        found = json_of(swept, f"/suites/nanobeir?{query}")
         assert "untouched" not in [column["key"] for column in found["tables"][0]["columns"]], query
         assert found["data"]["untouched"] is None
         assert "untouched leave out" not in json.dumps(found), query
@@ -304,7 +304,7 @@ def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) ->
     other = {"name": "other", "tasks": REST[:1], "setting": "scale"}
     client = site_of(tmp_path, {}, other)
     cells = rows_of(client, "/suites/nanobeir", "suite")
-    assert twin(client, "/suites/nanobeir")["data"]["untouched"]["left_out"] == [*CHOSE, REST[0]]
+    assert json_of(client, "/suites/nanobeir")["data"]["untouched"]["left_out"] == [*CHOSE, REST[0]]
     assert cells["minilm-ish"]["untouched"]["value"] == printed((4.84 - 0.58) / 8)
     own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "boards")["NanoBEIR"]
     assert own["untouched"]["text"] == "40.00 (9)", "of one model alone only its own tasks are"
@@ -312,12 +312,41 @@ def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) ->
 
 def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
     client = site_of(tmp_path, {"tasks": CHOSE + REST})
-    text = json.dumps(twin(client, "/suites/nanobeir"))
+    text = json.dumps(json_of(client, "/suites/nanobeir"))
     assert "none is untouched" in text
     assert "over 0 untouched" not in text
     cells = rows_of(client, "/suites/nanobeir", "suite")
     own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "boards")["NanoBEIR"]
     assert own["untouched"]["text"] == "none"
+
+
+def test_models_of_a_recipe_are_compared_over_the_same_untouched_tasks(tmp_path: Path) -> None:
+    """Two chosen by different tasks, and one with a part of them: by hand over the tasks 7 to 10 of 13."""
+    tasks = names("nanobeir")
+    scores = {
+        "first": dict.fromkeys(tasks, 0.9) | dict(zip(tasks[6:10], (0.1, 0.2, 0.3, 0.6), strict=True)),
+        "second": dict.fromkeys(tasks, 0.5) | {tasks[6]: 0.3},
+        "part": dict(zip(tasks[2:10], (0.8, 0.8, 0.8, 0.8, 0.4, 0.5, 0.6, 0.7), strict=True)),
+    }
+    chose: dict[str, Any] = {
+        "first": {"sweep": sweep_of(tasks[:4])},
+        "second": {"sweep": sweep_of(tasks[4:6])},
+        "part": {},
+    }
+
+    def make(root: Path) -> None:
+        for seed, (name, own) in enumerate(scores.items()):
+            site_data.put_model(root / "results", name, made_of(seed, **chose[name]), own)
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    cells = rows_of(client, "/recipes/simcse", "used")
+    assert {name: own["same"]["text"] for name, own in cells.items()} == {
+        "first": "30.00 (4)",  # (10 + 20 + 30 + 60) / 4
+        "second": "45.00 (4)",  # (30 + 50 + 50 + 50) / 4
+        "part": "55.00 (4)",  # (40 + 50 + 60 + 70) / 4
+    }
+    assert cells["first"]["untouched"]["text"] == "63.33 (9)", "its own: (2 x 90 + 120 + 3 x 90) / 9"
+    assert "untouched" not in cells["part"]
 
 
 def test_recipe_and_badge_have_both_means(swept: TestClient) -> None:
@@ -394,7 +423,7 @@ def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
     parts: TestClient, suite: str, chose: list[str], left_out: list[str] | None
 ) -> None:
     """In the suite that has them and in every other that holds the task, on its page and in comparisons."""
-    found, cells = twin(parts, f"/suites/{suite}"), rows_of(parts, f"/suites/{suite}", "suite")
+    found, cells = json_of(parts, f"/suites/{suite}"), rows_of(parts, f"/suites/{suite}", "suite")
     by_task = {key: cell for key, cell in cells[SWEPT].items() if key.startswith("task:")}
     assert [key for key, cell in by_task.items() if "selected" in cell.get("kind", "")] == [
         f"task:{name}" for name in chose
@@ -420,7 +449,7 @@ def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
 def test_a_column_leads_to_the_same_scores_of_its_task(
     parts: TestClient, suite: str, column: str, marked: bool
 ) -> None:
-    columns = twin(parts, f"/suites/{suite}")["tables"][0]["columns"]
+    columns = json_of(parts, f"/suites/{suite}")["tables"][0]["columns"]
     (label,) = [one["label"] for one in columns if one["key"] == f"task:{column}"]
     links = re.findall(r'href="(/tasks/[^"]*)" title="about ([^"]*)"', parts.get(f"/suites/{suite}").text)
     (path,) = [html.unescape(one) for one, about in links if about == label]
@@ -432,9 +461,9 @@ def test_a_column_leads_to_the_same_scores_of_its_task(
 def test_a_columns_only_task_stands_for_it(parts: TestClient) -> None:
     """The column of BEIR was called MSMARCO; go and java have one task, which is therefore neither's name."""
     for query in ("sort=task:MSMARCO", "sort=-MSMARCO", "cols=MSMARCO"):
-        found = twin(parts, f"/suites/beir?{query}")["tables"][0]
+        found = json_of(parts, f"/suites/beir?{query}")["tables"][0]
         assert "task:MSMARCO (dev)" in [column["key"] for column in found["columns"]], query
-    rows = twin(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
+    rows = json_of(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
     assert [row["cells"]["model"]["text"] for row in rows][:2] == [NAME, SWEPT]
     assert parts.get(f"/suites/codesearchnet?sort={CODE}").status_code == 404
 
@@ -447,12 +476,12 @@ def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestC
     for model, means in BY_HAND.items():
         assert [by_all[model]["score"]["value"], by_rest[model]["score"]["value"]] == [*map(printed, means)]
     assert "over the 9 untouched leave out" in swept.get(f"{path}&y=untouched").text
-    assert twin(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
+    assert json_of(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
 
 
 def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
     path = model_path(swept, SWEPT)
-    found = twin(swept, path)
+    found = json_of(swept, path)
     (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
     values = [[row["cells"][key]["value"] for row in table["rows"]] for key in ("value", "mean", "chosen")]
     assert values[0] == list(RATES)
@@ -507,7 +536,7 @@ def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None
     cells = rows_of(client, "/suites/nanobeir", "suite")[SWEPT]
     assert cells["untouched"]["value"] == 40
     assert "learning_rate among 1e-05" in cells["model"]["note"]
-    found = twin(client, model_path(client, SWEPT))
+    found = json_of(client, model_path(client, SWEPT))
     (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
     best = [row["cells"] for row in table["rows"] if row["cells"]["chosen"]["value"]]
     assert len(table["rows"]) == 12

@@ -170,10 +170,10 @@ def test_a_check_in_full(client: TestClient) -> None:
 
 
 def test_the_formats_of_a_check(client: TestClient) -> None:
-    twin = client.get(f"/check/{NEWEST}.json").json()
+    document = client.get(f"/check/{NEWEST}.json").json()
     plain = json.loads(json.dumps(nightly(NIGHTS - 1).to_json()))
-    assert twin["data"]["check"] == {name: value for name, value in plain.items() if name != "schema"}
-    assert (twin["data"]["line"], twin["notes"]) == (LINE, list(nightly(NIGHTS - 1).warnings))
+    assert document["data"]["check"] == {name: value for name, value in plain.items() if name != "schema"}
+    assert (document["data"]["line"], document["notes"]) == (LINE, list(nightly(NIGHTS - 1).warnings))
     lines = list(csv.reader(io.StringIO(client.get(f"/check/{NEWEST}.csv").text, newline="")))
     tasks = lines[lines.index([]) + 1 :]
     scifact = dict(zip(tasks[0], next(row for row in tasks if row and row[0] == "SciFact"), strict=False))
@@ -448,8 +448,8 @@ def test_the_list_says_how_far_each_is(client: TestClient) -> None:
     assert [found[name] for name in ("done", "partial", "waiting", "failed")] == ["11", "1", "1", "1"]
     assert [found[name] for name in ("Last step", "Its mean", "Best mean")] == ["12,000", "37.00", "38.10"]
     assert found["Drops at step"] == "8,000"
-    (twin,) = client.get("/watches.json").json()["tables"][0]["rows"]
-    assert (twin["cells"]["best"]["value"], twin["cells"]["best"]["note"]) == (38.1, "at step 7,000")
+    (row,) = client.get("/watches.json").json()["tables"][0]["rows"]
+    assert (row["cells"]["best"]["value"], row["cells"]["best"]["note"]) == (38.1, "at step 7,000")
 
 
 def test_the_curve_joins_what_is_comparable(client: TestClient) -> None:
@@ -479,8 +479,8 @@ def test_the_curve_of_a_task(client: TestClient) -> None:
     assert by_step[2000][1] == "<b>step2000</b><br>score × 100 23<br>step 2000<br>checkpoint"
     found = page(client, f"{PATH}?task=NFCorpus")
     assert "NFCorpus" in found.texts("checkpoints")[0]
-    twin = client.get(f"{PATH}.json?task=NFCorpus").json()
-    values = {point["step"]: point["value"] for point in twin["data"]["points"]}
+    document = client.get(f"{PATH}.json?task=NFCorpus").json()
+    values = {point["step"]: point["value"] for point in document["data"]["points"]}
     assert values[2000] == pytest.approx(0.23)
     assert values[13000] is None
 
@@ -514,9 +514,9 @@ def test_a_checkpoint_leads_to_its_model(client: TestClient) -> None:
     page(client, hrefs["step12000"])
 
 
-def test_the_twin_holds_the_state(client: TestClient) -> None:
-    twin = client.get(f"{PATH}.json").json()
-    assert twin["data"]["watch"] == json.loads(small_watch().to_json())
+def test_the_json_holds_the_state(client: TestClient) -> None:
+    document = client.get(f"{PATH}.json").json()
+    assert document["data"]["watch"] == json.loads(small_watch().to_json())
     lines = client.get(f"{PATH}.csv").text.splitlines()
     assert len(lines) == 15
 

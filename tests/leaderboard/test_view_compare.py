@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from scipy import stats
+from sklearn.metrics import average_precision_score
 from starlette.testclient import TestClient
 
 import site_data
@@ -255,6 +256,40 @@ def test_examples_of_other_queries_decide_nothing(tmp_path: Path) -> None:
     client = TestClient(site_data.small_app(tmp_path, make))
     page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
     assert cells(page, "pairs")[0]["tasks_verdict"] == "too few tasks to say"
+
+
+@pytest.mark.parametrize(("lift", "verdict"), [(0, "A one is higher"), (0.05, "too few tasks to say")])
+def test_examples_of_another_metric_than_that_shown_decide_nothing(
+    tmp_path: Path, lift: float, verdict: str
+) -> None:
+    """Pairs give the precision by one similarity; shown is the best of all, which may be that of another."""
+    draw, task = np.random.default_rng(5), site_data.task("SprintDuplicateQuestions")
+    gold = np.arange(200) % 2
+    ((split, subset),) = task.cells
+
+    def put_pairs(folder: Path, name: str, letter: str, noise: float, lift: float) -> None:
+        near = gold + draw.normal(0, noise, 200)
+        rows = [
+            {"split": split, "subset": subset, "example_id": f"p{at}", "replicate": 0, "gold": str(gold[at]),
+             "prediction": str(near[at]), "metric": None}
+            for at in range(200)
+        ]  # fmt: skip
+        own = float(average_precision_score(gold, near))
+        shown = {"main_score": own + lift, "max_ap": own + lift, "similarity_ap": own}
+        model, sink = site_data.measured_model(name, letter), io.BytesIO()
+        parquet.write_table(pa.Table.from_pylist(rows), sink)
+        record = site_data.scored(model, task.name, own + lift)
+        changes = {"examples": ExamplesPart(file="", rows=200, sha256=""), "scores": {split: {subset: shown}}}
+        Store(folder / "results").put(model.slug, record.model_copy(update=changes), sink.getvalue())
+
+    def make(folder: Path) -> None:
+        put_pairs(folder, "one", "a", 0.3, 0)
+        put_pairs(folder, "two", "d", 1.0, lift)
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
+    assert list(rows(page, "tasks")) == [task.name]
+    assert cells(page, "pairs")[0]["tasks_verdict"] == verdict
 
 
 def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness.record import ErrorPart
 from html_pages import printed
-from leaderboard.data.backbones import backbone_of
+from leaderboard.data import papers
 from leaderboard.pages._training import grid_lines, training_charts
 from leaderboard.pages.model import find_model, parents_of
 from leaderboard.web.site import Site
@@ -78,7 +79,7 @@ def page(client: TestClient, path: str) -> Text:
     return found
 
 
-def twin(client: TestClient, path: str, query: str = "") -> Json:
+def json_of(client: TestClient, path: str, query: str = "") -> Json:
     answer = client.get(f"{path}.json{query}")
     assert answer.status_code == 200, answer.text[:500]
     found: Json = answer.json()
@@ -102,7 +103,7 @@ MINILM = "/models/minilm-ish-aaaaaaaa"
 def test_boards_hold_both_means_their_tasks_and_the_rank(client: TestClient) -> None:
     nano = site_data.names("nanobeir")
     scores = site_data.spread_scores([*nano, *site_data.names("mteb-MTEB-kor-v1")], 0.6)
-    rows = {row["name"]: row for row in table(twin(client, LARGE), "boards")}
+    rows = {row["name"]: row for row in table(json_of(client, LARGE), "boards")}
     row = rows["nanobeir"]
     assert row["tasks"] == printed(mean(scores[name] for name in nano))
     assert row["types"] == pytest.approx(row["tasks"])
@@ -110,10 +111,10 @@ def test_boards_hold_both_means_their_tasks_and_the_rank(client: TestClient) -> 
 
 
 def test_a_task_on_other_data_counts_and_is_marked(client: TestClient) -> None:
-    (korean,) = (r for r in table(twin(client, LARGE), "others") if r["name"] == "mteb-MTEB-kor-v1")
+    (korean,) = (r for r in table(json_of(client, LARGE), "others") if r["name"] == "mteb-MTEB-kor-v1")
     assert korean["count"] == 6
     first = site_data.names("mteb-MTEB-kor-v1")[0]
-    rows = next(t["rows"] for t in twin(client, LARGE)["tables"] if t["name"] == "results")
+    rows = next(t["rows"] for t in json_of(client, LARGE)["tables"] if t["name"] == "results")
     assert [r["key"] for r in rows if "other" in r["cells"]["score"].get("kind", "").split()] == [first]
     (cell,) = (r["cells"]["score"] for r in rows if r["key"] == first)
     assert "on another revision of the data" in cell["note"]
@@ -121,11 +122,11 @@ def test_a_task_on_other_data_counts_and_is_marked(client: TestClient) -> None:
 
 def test_the_rank_is_that_of_the_suites_own_page(client: TestClient) -> None:
     for path in (LARGE, f"{BASE}", MINILM):
-        own = twin(client, path)
+        own = json_of(client, path)
         ranked = [r for r in table(own, "boards") if r.get("rank")]
         for row in ranked:
             view = f"?view={row['convention']}" if row.get("convention") else ""
-            listed = twin(client, f"/suites/{row['name']}", view)
+            listed = json_of(client, f"/suites/{row['name']}", view)
             places = {r["model"]: r["rank"] for r in table(listed, "suite") if r.get("rank")}
             assert places[own["title"]] == row["rank"]
             assert len(places) == row["ranked"]
@@ -133,7 +134,7 @@ def test_the_rank_is_that_of_the_suites_own_page(client: TestClient) -> None:
 
 def test_every_source_stands_beside_the_others(client: TestClient, site: Site) -> None:
     measured, imported = (slug_of(site, "acme/tiny-base", origin) for origin in ("measured", "imported"))
-    own = twin(client, BASE)
+    own = json_of(client, BASE)
     assert own["data"]["entry"] == measured
     assert [row["name"] for row in table(own, "entries")] == [measured, imported]
     boards = next(t["rows"] for t in own["tables"] if t["name"] == "boards")
@@ -148,28 +149,28 @@ def test_every_source_stands_beside_the_others(client: TestClient, site: Site) -
 
 def test_another_entry_can_be_shown_in_full(client: TestClient, site: Site) -> None:
     measured, imported = (slug_of(site, "acme/tiny-base", origin) for origin in ("measured", "imported"))
-    other = twin(client, BASE, f"?entry={imported}")
+    other = json_of(client, BASE, f"?entry={imported}")
     assert other["data"]["entry"] == imported
     assert "training" not in [t["name"] for t in other["tables"]]
     rows = {row["name"]: row for row in table(other, "results")}
     assert f"score:{measured}" in rows["RTE"]
-    assert len(table(twin(client, BASE, "?q=nanobeir"), "results")) == 13
+    assert len(table(json_of(client, BASE, "?q=nanobeir"), "results")) == 13
     assert any(f"entry={imported}" in link for link in page(client, BASE).links)
 
 
 def test_facts_come_from_any_entry_and_unknown_ones_say_so(client: TestClient) -> None:
     """The measured entry says nothing of a licence: the imported one does."""
-    assert twin(client, BASE)["data"]["facts"]["license"] == "mit"
-    facts = twin(client, MINILM)["data"]["facts"]
+    assert json_of(client, BASE)["data"]["facts"]["license"] == "mit"
+    facts = json_of(client, MINILM)["data"]["facts"]
     assert (facts["license"], facts["parameters"]) == (None, 22_713_216)
     assert re.search(r"Licence\s*not stated", page(client, MINILM).text)
     assert re.search(r"Licence\s*mit", page(client, BASE).text)
 
 
 def test_lineage_leads_up_and_down(client: TestClient) -> None:
-    assert twin(client, LARGE)["data"]["made_from"] == ["acme/tiny-base"]
+    assert json_of(client, LARGE)["data"]["made_from"] == ["acme/tiny-base"]
     assert BASE in page(client, LARGE).links
-    assert [row["model"] for row in table(twin(client, BASE), "children")] == ["acme/tiny-large"]
+    assert [row["model"] for row in table(json_of(client, BASE), "children")] == ["acme/tiny-large"]
     assert LARGE in page(client, BASE).links
 
 
@@ -181,28 +182,28 @@ def test_a_lineage_that_leads_back_to_itself_ends(site: Site) -> None:
 
 
 def test_a_task_that_the_model_was_trained_on_is_marked(client: TestClient) -> None:
-    rows = next(t["rows"] for t in twin(client, LARGE)["tables"] if t["name"] == "results")
+    rows = next(t["rows"] for t in json_of(client, LARGE)["tables"] if t["name"] == "results")
     leaks = [r["key"] for r in rows if "leak" in r["cells"]["score"].get("kind", "")]
     assert leaks == [site_data.names("nanobeir")[0]]
 
 
 def test_results_are_filtered_sorted_and_paged(client: TestClient) -> None:
-    everything = table(twin(client, LARGE), "results")
-    down = [r["score"] for r in table(twin(client, LARGE, "?sort=-score"), "results")]
+    everything = table(json_of(client, LARGE), "results")
+    down = [r["score"] for r in table(json_of(client, LARGE, "?sort=-score"), "results")]
     assert down == sorted((r["score"] for r in everything), reverse=True)
-    some = [r["name"] for r in table(twin(client, LARGE, "?q=nano"), "results")]
+    some = [r["name"] for r in table(json_of(client, LARGE, "?q=nano"), "results")]
     assert some == sorted(site_data.names("nanobeir"), key=str.casefold)
-    typed = table(twin(client, LARGE, "?q=Classification"), "results")
+    typed = table(json_of(client, LARGE, "?q=Classification"), "results")
     assert typed
     assert {r["type"] for r in typed} >= {"Classification"}
     assert all("classification" in f"{r['name']} {r['type']}".casefold() for r in typed)
-    assert len(table(twin(client, LARGE, "?rows=25"), "results")) == len(everything) == 19
+    assert len(table(json_of(client, LARGE, "?rows=25"), "results")) == len(everything) == 19
     assert "No task passes these filters." in page(client, f"{LARGE}?q=zzz").text
 
 
 def test_a_sort_keeps_what_failed_last(client: TestClient) -> None:
     for sort in ("score", "-score"):
-        rows = table(twin(client, MINILM, f"?sort={sort}"), "results")
+        rows = table(json_of(client, MINILM, f"?sort={sort}"), "results")
         assert rows[-1]["name"] == "ArguAna"
 
 
@@ -229,7 +230,7 @@ def test_a_parameter_that_is_wrong_is_refused(client: TestClient) -> None:
 
 
 def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestClient) -> None:
-    found = twin(client, BASE)
+    found = json_of(client, BASE)
     rte = next(row for row in table(found, "training") if row["name"] == "RTE")
     assert (rte["score"], rte["deviation"], rte["cells"], rte["diverged"], rte["best"]) == (
         70,
@@ -303,7 +304,7 @@ MODERN = "/models/answerdotai--ModernBERT-base"
 
 
 def test_printed_rows_stand_beside_measured_numbers(client: TestClient, site: Site) -> None:
-    rows = table(twin(client, MODERN), "printed-GLUE-dev")
+    rows = table(json_of(client, MODERN), "printed-GLUE-dev")
     wanted = [
         row.number
         for paper in site.papers.values()
@@ -312,7 +313,7 @@ def test_printed_rows_stand_beside_measured_numbers(client: TestClient, site: Si
     ]
     assert [row["RTE"] for row in rows if row["source"] != "measured" and "RTE" in row] == wanted != []
     assert {row.get("RTE") for row in rows if row["source"] == "measured"} == {80}
-    assert "measured" not in [row["source"] for row in table(twin(client, MODERN), "printed-BEIR")]
+    assert "measured" not in [row["source"] for row in table(json_of(client, MODERN), "printed-BEIR")]
 
 
 def test_a_backbone_is_one_page_under_all_of_its_names(client: TestClient, site: Site) -> None:
@@ -320,37 +321,41 @@ def test_a_backbone_is_one_page_under_all_of_its_names(client: TestClient, site:
         e.model_slug for e in site.queries.entries.values() if e.model == "ModernBERT (base)"
     }
     assert len(names) > 2
-    pages = [twin(client, f"/models/{name}") for name in names]
+    pages = [json_of(client, f"/models/{name}") for name in names]
     assert [one["tables"] for one in pages] == [pages[0]["tables"]] * len(pages)
     origins = {row["source"].partition(",")[0] for row in table(pages[0], "boards")}
     assert {"ModernBERT", "NeoBERT"} < origins
     assert any(origin.startswith("measured") for origin in origins)
 
 
-def printed_numbers(rows: list[Any]) -> list[float]:
-    return sorted(row.number for row in rows if row.number is not None)
+def lines_of(name: str) -> list[dict[str, str]]:
+    """A file of the papers' numbers, as it lies on disk."""
+    with (Path(__file__).parents[2] / "results" / "reported" / name).open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def test_every_printed_number_of_a_backbone_is_on_its_page(client: TestClient, site: Site) -> None:
-    """Of the thirty backbones that papers print the most numbers of."""
-    by_name: dict[str, list[Any]] = {}
-    for row in (row for paper in site.papers.values() for row in paper.rows if backbone_of(row.backbone)):
-        by_name.setdefault(row.backbone, []).append(row)
-    most = sorted(by_name, key=lambda name: -len(printed_numbers(by_name[name])))[:30]
-    for name in most:
-        backbone = backbone_of(name)
-        assert backbone is not None
-        found = twin(client, f"/models/{backbone.slug}")
+def test_every_printed_number_of_a_model_is_on_one_page(client: TestClient, site: Site) -> None:
+    """Of every model in models.csv, the thirty most printed among them; several may be one backbone."""
+    numbers: dict[tuple[str, str], list[float]] = {}
+    for line in (line for paper in site.papers for line in lines_of(f"{paper}.csv")):
+        if (number := papers.number_of(line["value"])) is not None:
+            numbers.setdefault((line["model"], line["size_class"]), []).append(number)
+    known = {(line["model"], line["size_class"]): line["backbone"] for line in lines_of("models.csv")}
+    slugs = {line["name"]: line["slug"] for line in lines_of("backbones.csv")}
+    assert len(numbers.keys() & known) > 30
+    for name in numbers.keys() & known:
+        found = json_of(client, f"/models/{slugs[known[name]]}")
         cells = [
             cell["value"]
             for one in found["tables"]
             if one["name"].startswith("printed-")
             for row in one["rows"]
             if row["cells"]["source"]["value"] not in ("measured", "imported")
+            and row["cells"]["as"]["text"] == " ".join(name).strip()
             for key, cell in row["cells"].items()
             if key not in ("source", "as", "setting") and not isinstance(cell["value"], str)
         ]
-        assert sorted(cells) == printed_numbers(by_name[name]), name
+        assert sorted(cells) == sorted(numbers[name]), name
 
 
 def test_a_model_that_only_papers_know_has_a_page(client: TestClient, site: Site) -> None:
@@ -386,7 +391,7 @@ def test_a_badge_is_one_that_the_site_gives(client: TestClient) -> None:
 
 
 def number_of(client: TestClient, model: str, task: str) -> int:
-    tables = {one["name"]: one["rows"] for one in twin(client, model)["tables"]}
+    tables = {one["name"]: one["rows"] for one in json_of(client, model)["tables"]}
     (row,) = (row for row in tables["results"] if row["key"] == task)
     return int(row["cells"]["score"]["href"].rpartition("/")[2])
 
@@ -394,7 +399,7 @@ def number_of(client: TestClient, model: str, task: str) -> int:
 def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestClient, site: Site) -> None:
     task = site_data.names("nanobeir")[0]
     number = number_of(client, MINILM, task)
-    found = twin(client, f"/results/{number}")
+    found = json_of(client, f"/results/{number}")
     scores = {row["metric"]: row["value"] for row in table(found, "scores")}
     assert scores == {"main_score": 0.5, "ndcg_at_10": 0.5}
     identity = {row["name"]: row["value"] for row in table(found, "identity")}
@@ -408,7 +413,7 @@ def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestCli
 
 
 def test_a_trained_result_shows_its_grid(client: TestClient) -> None:
-    found = twin(client, f"/results/{number_of(client, BASE, 'RTE')}")
+    found = json_of(client, f"/results/{number_of(client, BASE, 'RTE')}")
     grid = table(found, "grid")
     assert [row.get("score") for row in grid] == [0.7, 0.69, 0.68, 0.67, 0.66, None]
     assert grid[-1]["diverged"] is True
@@ -425,7 +430,7 @@ def test_a_failure_shows_its_error_and_folds_the_traceback(client: TestClient) -
     assert "details" in {tag for tag, _ in found.tags}
 
 
-def test_a_large_import_is_paged_and_its_twin_is_whole(
+def test_a_large_import_is_paged_and_its_json_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = site_data.names("nanobeir")[0]
@@ -442,26 +447,26 @@ def test_a_large_import_is_paged_and_its_twin_is_whole(
 
     client = TestClient(site_data.small_app(tmp_path, make))
     path = f"/results/{number_of(client, '/models/a--b', name)}"
-    assert len(table(twin(client, path), "scores")) == MANY
-    assert len(table(twin(client, path, "?rows=100"), "scores")) == 100
-    last = table(twin(client, path, "?page=12"), "scores")
+    assert len(table(json_of(client, path), "scores")) == MANY
+    assert len(table(json_of(client, path, "?rows=100"), "scores")) == 100
+    last = table(json_of(client, path, "?page=12"), "scores")
     assert [row["subset"] for row in last[-2:]] == ["sub1197", "sub1199"]
-    document = twin(client, path)["data"]["document"]
+    document = json_of(client, path)["data"]["document"]
     assert sum(map(len, document.values())) == MANY
-    (bad,) = (r for r in twin(client, path, "?q=sub0003")["tables"][0]["rows"])
+    (bad,) = (r for r in json_of(client, path, "?q=sub0003")["tables"][0]["rows"])
     assert bad["cells"]["value"]["kind"] == "bad"
-    assert {row["split"] for row in table(twin(client, path, "?q=s1 "), "scores")} == {"s1"}
+    assert {row["split"] for row in table(json_of(client, path, "?q=s1 "), "scores")} == {"s1"}
     assert "No score passes these filters." in page(client, f"{path}?q=zzz").text
-    assert json.dumps(twin(client, "/models/a--b"))  # an impossible value leaves no NaN behind
+    assert json.dumps(json_of(client, "/models/a--b"))  # an impossible value leaves no NaN behind
 
 
 def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: TestClient) -> None:
     task = site_data.names("nanobeir")[0]
-    imported = twin(client, f"/results/{number_of(client, LARGE, task)}")["data"]
+    imported = json_of(client, f"/results/{number_of(client, LARGE, task)}")["data"]
     home = "https://github.com/embeddings-benchmark/results/blob/main/results"
     assert imported["source"] == f"{home}/acme__tiny-large/{site_data.COMMIT}/{task}.json"
     assert imported["source"] in page(client, f"/results/{imported['id']}").links
-    trained = twin(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
+    trained = json_of(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
     assert trained["command"] == (
         "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"

@@ -106,12 +106,12 @@ def test_two_kinds_of_mean_are_told_beside_the_table(client: TestClient) -> None
     by_model = {(row[0], row[2].rpartition("tokens ")[2].partition(",")[0]): row[-2:] for row in rows[2:]}
     assert by_model["NeoBERT_4096", "2.1T"] == ["52.41", "51.32"]
     assert by_model["OptiBERT_neo", "130B"] == ["51.87", "50.44"]
-    twin = client.get("/papers/optibert.json").json()
-    assert any("51.87 against 52.41" in text for text in twin["data"]["warnings"]["table 2"])
-    notes = next(table for table in twin["tables"] if table["name"] == "table-2")["notes"]
+    document = client.get("/papers/optibert.json").json()
+    assert any("51.87 against 52.41" in text for text in document["data"]["warnings"]["table 2"])
+    notes = next(table for table in document["tables"] if table["name"] == "table-2")["notes"]
     assert any("51.87 against 52.41" in note for note in notes)
     assert "51.87 against 52.41" in client.get("/papers/optibert.md").text
-    assert list(twin["data"]["warnings"]) == ["table 2"]
+    assert list(document["data"]["warnings"]) == ["table 2"]
 
 
 def test_a_paper_without_such_a_table_warns_of_nothing(client: TestClient) -> None:
@@ -147,8 +147,8 @@ def test_a_mean_that_is_not_whole_is_left_out(client: TestClient) -> None:
 
 
 def test_measured_cells_lead_to_their_model_and_say_how(client: TestClient) -> None:
-    twin = client.get("/papers/neobert.json").json()
-    table = next(one for one in twin["tables"] if one["name"] == "table-3")
+    document = client.get("/papers/neobert.json").json()
+    table = next(one for one in document["tables"] if one["name"] == "table-3")
     heads = [row["cells"]["model"] for row in table["rows"]]
     head = next(cell for cell in heads if "measured here" in cell["value"])
     assert (head["href"], head["kind"]) == ("/models/answerdotai--ModernBERT-base", "measured")
@@ -303,8 +303,8 @@ def test_names_of_fits_are_no_organisations_models(client: TestClient) -> None:
 def test_the_list_has_every_paper_with_its_count(client: TestClient) -> None:
     found = page(client, "/papers")
     links = {attributes["href"] for attributes in found.named("a")}
-    twin = client.get("/papers.json").json()
-    listed = next(table for table in twin["tables"] if table["name"] == "papers")
+    document = client.get("/papers.json").json()
+    listed = next(table for table in document["tables"] if table["name"] == "papers")
     for slug, row in zip(PAPERS, listed["rows"], strict=True):
         assert f"/papers/{slug}" in links
         assert row["cells"]["numbers"]["value"] == sum(is_number(line["value"]) for line in committed(slug))

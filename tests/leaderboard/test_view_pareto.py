@@ -88,10 +88,10 @@ def page(client: TestClient, query: str = "") -> Html:
     return Html(answer.text)
 
 
-def rows(twin: Json, table: str) -> list[Json]:
+def rows(document: Json, table: str) -> list[Json]:
     return next(
         [{key: cell.get("value") for key, cell in row["cells"].items()} for row in one["rows"]]
-        for one in twin["tables"]
+        for one in document["tables"]
         if one["name"] == table
     )
 
@@ -112,10 +112,10 @@ def undominated(points: list[Json], better: str) -> set[str]:
     [("parameters", "lower"), ("dimension", "lower"), ("tokens", "higher"), ("date", "lower")],
 )
 def test_the_frontier_is_what_nothing_beats(client: TestClient, x: str, better: str) -> None:
-    twin = read(client, f"x={x}")
-    points = rows(twin, "points")
+    document = read(client, f"x={x}")
+    points = rows(document, "points")
     assert {p["there"] for p in points} == {13}
-    best = rows(twin, "frontier")
+    best = rows(document, "frontier")
     assert {p["model"] for p in best} == undominated(points, better)
     assert len(best) > 1
     assert [p["x"] for p in best] == sorted(p["x"] for p in best)
@@ -124,9 +124,9 @@ def test_the_frontier_is_what_nothing_beats(client: TestClient, x: str, better: 
 
 @pytest.mark.parametrize(("x", "better"), [("parameters", "lower"), ("tokens", "higher")])
 def test_each_other_point_is_beaten_by_one_of_the_frontier(client: TestClient, x: str, better: str) -> None:
-    twin = read(client, f"x={x}")
-    points = {p["model"]: p for p in rows(twin, "points")}
-    best = {p["model"] for p in rows(twin, "frontier")}
+    document = read(client, f"x={x}")
+    points = {p["model"]: p for p in rows(document, "points")}
+    best = {p["model"] for p in rows(document, "frontier")}
     for name, point in points.items():
         other = point.get("beaten")
         assert (name in best) == (other == "on the frontier")
@@ -153,13 +153,13 @@ def figure_of(client: TestClient, query: str) -> Json:
 
 
 def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClient) -> None:
-    whole, twin = read(client), read(client, "part=1")
+    whole, document = read(client), read(client, "part=1")
     lacking = {f"acme/m{n}" for n in range(9, COUNT, 10)}
     assert not lacking & {p["model"] for p in rows(whole, "points")}
-    assert lacking <= {p["model"] for p in rows(twin, "points")}
-    assert rows(twin, "frontier") == rows(whole, "frontier")
-    assert max(p["score"] for p in rows(twin, "points")) == 99
-    assert rows(twin, "points")[0]["there"] == 13, "incomplete ones come last"
+    assert lacking <= {p["model"] for p in rows(document, "points")}
+    assert rows(document, "frontier") == rows(whole, "frontier")
+    assert max(p["score"] for p in rows(document, "points")) == 99
+    assert rows(document, "points")[0]["there"] == 13, "incomplete ones come last"
     for query, hollow in (("part=1", lacking), ("", set())):
         data = figure_of(client, query)["data"]
         assert {
@@ -205,10 +205,10 @@ def test_scores_of_a_task_and_of_a_type(client: TestClient) -> None:
 
 
 def test_throughput_is_of_one_device(client: TestClient) -> None:
-    twin = read(client, "x=throughput")
-    assert {p["model"]: p["x"] for p in rows(twin, "points")} == {"fast": 500, "slow": 125}
-    assert [p["model"] for p in rows(twin, "frontier")] == ["fast"]
-    assert "AMD EPYC" in " ".join(twin["notes"])
+    document = read(client, "x=throughput")
+    assert {p["model"]: p["x"] for p in rows(document, "points")} == {"fast": 500, "slow": 125}
+    assert [p["model"] for p in rows(document, "frontier")] == ["fast"]
+    assert "AMD EPYC" in " ".join(document["notes"])
     other = read(client, "x=throughput&device=AMD EPYC")
     assert {p["model"]: p["x"] for p in rows(other, "points")} == {"context": 10}
     gone = read(client, "x=throughput&device=TPU")
@@ -216,8 +216,8 @@ def test_throughput_is_of_one_device(client: TestClient) -> None:
 
 
 def test_a_cost_is_seconds_times_the_price(client: TestClient) -> None:
-    twin = read(client, "x=cost&price=3.6")
-    cost = {p["model"]: p["x"] for p in rows(twin, "points")}
+    document = read(client, "x=cost&price=3.6")
+    cost = {p["model"]: p["x"] for p in rows(document, "points")}
     assert cost == {"fast": pytest.approx(13 * 5 * 0.001), "slow": pytest.approx(13 * 11 * 0.001)}
     for query in ("x=cost", "x=cost&price="):
         assert "Give the price of an hour" in page(client, query).text
@@ -226,8 +226,8 @@ def test_a_cost_is_seconds_times_the_price(client: TestClient) -> None:
 
 
 def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
-    twin = client.get("/pareto.json?suite=mteb&x=flops&rows=all").json()
-    points = rows(twin, "points")
+    document = client.get("/pareto.json?suite=mteb&x=flops&rows=all").json()
+    points = rows(document, "points")
     assert len(points) == 11
     assert {p["origin"] for p in points} == {"reported"}
     largest = next(p for p in points if p["model"].startswith("OptiBERT_239M"))
@@ -344,7 +344,7 @@ def oddly(tasks: list[str]) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def drawn(asking: TestClient) -> Json:
-    """The twin by throughput, once every page of speed and cost was looked at."""
+    """The document by throughput, once every page of speed and cost was looked at."""
     for query in ("x=throughput", "x=cost&price=2", "x=throughput&device=H100", "x=parameters"):
         for path in ("/pareto", "/pareto.json"):
             answer = asking.get(f"{path}?suite=nanobeir&{query}")
@@ -361,8 +361,8 @@ def test_no_provenance_in_a_folder_takes_the_page_down(tmp_path: Path) -> None:
         for model, records in oddly(site_data.names("nanobeir")):
             site_data.put(folder / "results", model, records)
 
-    twin = drawn(TestClient(site_data.small_app(tmp_path, fill_oddly)))
-    speeds = {row["model"]: row["x"] for row in rows(twin, "points")}
+    document = drawn(TestClient(site_data.small_app(tmp_path, fill_oddly)))
+    speeds = {row["model"]: row["x"] for row in rows(document, "points")}
     assert (speeds["fast"], speeds["slow"]) == (500, 125)
     assert all(speed > 0 for speed in speeds.values())
 

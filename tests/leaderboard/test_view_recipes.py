@@ -77,8 +77,8 @@ def test_who_used_a_recipe(client: TestClient) -> None:
     head, *_ = Html(text).texts("used")
     assert head[:4] == ["Model", "Recipe", "Size", "Suite"]
     assert "<script>alert" not in text
-    twin = client.get("/recipes/glue-optibert.json").json()
-    used = next(table for table in twin["tables"] if table["name"] == "used")
+    document = client.get("/recipes/glue-optibert.json").json()
+    used = next(table for table in document["tables"] if table["name"] == "used")
     cells = [row["cells"] for row in used["rows"]]
     assert [one["model"]["value"] for one in cells] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
     own, other = "glue-optibert", "glue-optibert:table4"

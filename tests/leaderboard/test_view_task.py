@@ -74,7 +74,7 @@ def parsed(client: TestClient, path: str, status: int = 200) -> Links:
 
 
 def table(client: TestClient, path: str, name: str = "ranking") -> list[dict[str, Any]]:
-    """The rows of a table of the JSON twin: the values of its cells."""
+    """The rows of a table of the JSON: the values of its cells."""
     answer = client.get(path)
     assert answer.status_code == 200, answer.text[:500]
     found = next(one for one in answer.json()["tables"] if one["name"] == name)
