@@ -103,35 +103,23 @@ def _bounds(one: Compared, alpha: float) -> tuple[float, float]:
 
 def around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
     """The bounds of a difference, each one-sided at alpha."""
-    if part.variance <= 0:
-        return delta, delta
-    reach = _student_quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
-    return delta - reach, delta + reach
+    return delta + part.reach(alpha), delta + part.reach(1 - alpha)
 
 
 def _p_regressed(one: Compared, max_drop: float) -> float:
-    """p-value of "not lower than by `max_drop`": the larger of the t test's and the exchange test's."""
-    estimated = _p(one.delta + max_drop, one.total)
-    exact = one.exact[0] if isinstance(one, Difference) and one.exact else 0.0
-    return 1.0 if one.same else max(estimated, exact)
+    """p-value of "not lower than by `max_drop`"."""
+    return 1.0 if one.same else 1 - one.total.share_below(-one.delta - max_drop)
 
 
-def _p_improved(one: Difference) -> float:
-    """p-value of "not higher": the larger of the t test's and the exchange test's."""
-    return 1.0 if one.same else max(_p(-one.delta, one.total), one.exact[1] if one.exact else 0.0)
+def _p_improved(one: Compared) -> float:
+    """p-value of "not higher"."""
+    return 1.0 if one.same else one.total.share_below(-one.delta)
 
 
 def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
     """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
     p = 2 * min(_p_regressed(one, 0.0), _p_improved(one))
     return (min(1.0, p), *around(one.delta, one.total, alpha / 2))
-
-
-def _p(distance: float, part: Part) -> float:
-    """The probability of a difference as low as `distance` if the true difference is 0."""
-    if part.variance <= 0:
-        return 0.0 if distance < 0 else 1.0
-    return _student_cdf(distance / math.sqrt(part.variance), part.freedom)
 
 
 def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
@@ -268,9 +256,9 @@ def decide(sides: Comparison, suites: Sequence[Suite], policy: Policy, baseline:
         UsageError: A margin is to be measured, and the baseline has too few runs.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
-    parts = {suite.name: sides.part_differences(suite, policy) for suite in suites}
+    parts = {suite.name: sides.part_differences(suite) for suite in suites}
     sides = sides.of_averages(suites)
-    found = sides.differences(tasks, policy)
+    found = sides.differences(tasks)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
     limited = _all_limits(tested, policy, baseline=baseline)
     means = {suite.name: MeanDifference.over_suite(suite, tested | parts[suite.name]) for suite in suites}
@@ -328,7 +316,7 @@ def _decide_task(
     return replace(
         said,
         verdict=judged.verdict,
-        reason="one and the same record" if one.same else "",
+        reason=_same_text(said) if one.same else "",
         metric=_metric(sides, task),
         candidate=one.candidate,
         baseline=one.baseline,
@@ -345,6 +333,12 @@ def _decide_task(
         noise=one.noise,
         to_settle=judged.to_settle,
     )
+
+
+def _same_text(one: TaskOutcome) -> str:
+    if one.candidate_keys == one.baseline_keys:
+        return "one and the same record"
+    return "the same outputs on every example"
 
 
 def _untested_outcome(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
@@ -511,17 +505,6 @@ def _named(one: MeanOutcome) -> str:
     """The name of a mean, e.g. "The mean of mteb", with a note on missing columns."""
     part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
     return f"The mean of {one.suite}{part}"
-
-
-def _student_cdf(t: float, freedom: float) -> float:
-    """The probability of a value below `t` in Student's t distribution.
-
-    >>> round(_student_cdf(-2.015, 5), 4)
-    0.05
-    """
-    from scipy.special import stdtr
-
-    return float(stdtr(min(freedom, LARGE), t))
 
 
 def _student_quantile(share: float, freedom: float) -> float:

@@ -1,13 +1,18 @@
-"""Candidate minus baseline with its variance, on one task and on the mean over a suite's columns."""
+"""Candidate minus baseline with its uncertainty, on one task and on the mean over a suite's columns.
+
+What a unit (query, pair, text) does to a difference is its influence: for a mean its share of it, for other
+metrics what leaving it out changes (the jackknife). The variance is that of the sum of influences, so that
+the same units in several subsets or tasks count once, and no resampling is needed.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, stdev, variance
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -15,25 +20,74 @@ from harness import stats
 from harness.checks.metrics import MEASURES
 from harness.checks.units import Stratum, Units
 from harness.metrics import Floats, prepare_spearman
-from harness.stats import Weights
 from harness.types import Suite
 
-DRAWS = 10_000
-"""Replicates of the bootstrap."""
-
-FLAT = 1e-12
+FLAT = 1e-24
 """A variance below this is rounding."""
 
-ALIKE = 50
-"""The number of differing units below which an exchange test is run beside the bootstrap."""
+SYMMETRIC = 1e-3
+"""A skewness below this is none."""
+
+GROUPS = 1000
+"""Most groups of units that a jackknife leaves out one by one."""
+
+FEW = 4.0
+"""Of so many differing units half of the observed skewness is believed; freedom for each of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A source of uncertainty: its variance of a difference, and its degrees of freedom."""
+    """A source of uncertainty of a difference.
+
+    Attributes:
+        variance: What it adds to the variance.
+        freedom: The degrees of freedom of that variance.
+        third: What it adds to the third central moment, which makes bounds lopsided.
+    """
 
     variance: float
     freedom: float
+    third: float = 0.0
+
+    def reach(self, share: float) -> float:
+        """How far above the estimate a bound is that a share of truths lies below; negative below a half.
+
+        To second order such a bound of a mean is z + skewness (2 z² + 1) / 6 standard errors away (Hall,
+        1992, The Bootstrap and Edgeworth Expansion, section 3.10). Its gamma form is used, which for rare
+        losses of one size is Jeffreys' bound of their number; what Student's t is wider is added.
+        """
+        from scipy.special import gammaincinv, ndtri, stdtrit
+
+        if self.variance <= FLAT:
+            return 0.0
+        skewness, normal = self.third / self.variance**1.5, float(ndtri(share))
+        student = float(stdtrit(min(self.freedom, stats.LARGE), share))
+        if abs(skewness) < SYMMETRIC:
+            errors = student + skewness * (2 * normal**2 + 1) / 6
+        else:
+            count = 1 / skewness**2
+            found = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
+            lopsided = math.copysign(1.0, skewness) * (found / math.sqrt(count) - math.sqrt(count))
+            errors = lopsided + student - normal
+        return math.sqrt(self.variance) * float(errors)
+
+    def share_below(self, reach: float) -> float:
+        """The share of truths below a bound that far above the estimate: the inverse of `reach`."""
+        if self.variance <= FLAT:
+            return 0.0 if reach < 0 else 1.0
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.reach(middle) < reach else (low, middle)
+        return high
+
+    def scaled(self, share: float) -> Part:
+        """The same of a share of the difference."""
+        return Part(variance=share**2 * self.variance, freedom=self.freedom, third=share**3 * self.third)
+
+
+Influences: TypeAlias = "Mapping[tuple[str, int], Floats]"
+"""By the digest of units and their number, what each adds to a difference, (units,), of sum 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +96,8 @@ class Compared(ABC):
 
     Attributes:
         mine, theirs: The score of each run of the candidate, and of the baseline.
-        examples: The uncertainty from the choice of units, and of a few probes.
-        same: Whether both sides are the same record.
+        examples: The uncertainty from the choice of units, and of a few probes or draws.
+        same: Whether both sides are the same record, or gave the same outputs.
     """
 
     mine: tuple[float, ...]
@@ -83,19 +137,24 @@ class Difference(Compared):
 
     Attributes:
         paired: Whether the runs of the two sides pair up.
-        units: The number of resampled units.
-        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where few units
-            differ; None otherwise.
+        units: The number of units.
+        influences: What each unit adds.
+        rest: The other parts of `examples`: probes, draws, and units that might have differed.
+        noise_in_units: The variance, in one run's score of either side, of single units that runs answer
+            differently; it is in `examples` and no part of what a run adds to all units.
     """
 
     paired: bool = False
     units: int
-    exact: tuple[float, float] | None = None
+    influences: Influences = field(default_factory=dict, compare=False, repr=False)
+    rest: tuple[Part, ...] = ()
+    noise_in_units: tuple[float, float] = (0.0, 0.0)
 
     @property
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
-        return None if self.same else _run_part(self.mine, self.theirs, paired=self.paired)
+        inside = self.noise_in_units
+        return None if self.same else _run_part(self.mine, self.theirs, paired=self.paired, inside=inside)
 
     @property
     def noise(self) -> float | None:
@@ -103,91 +162,151 @@ class Difference(Compared):
         return stdev(self.theirs) if len(self.theirs) > 1 else None
 
     @staticmethod
-    def between(
-        candidate: Units, baseline: Units, *, paired: bool, rng: np.random.Generator, draws: int = DRAWS
-    ) -> Difference:
+    def between(candidate: Units, baseline: Units, *, paired: bool = False) -> Difference:
         """The difference of two models' runs on the same units.
 
-        The units are resampled, the same for both models and all runs (a paired bootstrap), and the metric is
-        computed anew on every resample. Runs are a second level: their spread is taken from the scores of the
-        runs themselves, as a bootstrap of three to ten runs would underestimate it.
+        Units, runs, and what single runs do on single units are crossed: each is counted once.
 
         Args:
             candidate: The candidate's units.
             baseline: The baseline's units, for which `same_examples` holds.
             paired: Whether the runs pair up, as evaluations with the same seed do.
-            rng: The random generator.
-            draws: The number of replicates.
         """
         mine, theirs = candidate.scores(), baseline.scores()
-        parts, exact = [], None
+        sides: tuple[dict[tuple[str, int], Floats], ...] = ({}, {})
+        rest: list[Part] = []
         for one, other in zip(candidate.strata, baseline.strata, strict=True):
-            parts.append(_unit_part(one, other, rng, draws))
+            for stratum, side in zip((one, other), sides, strict=True):
+                found = stratum.share * _influences(stratum)
+                key = (stratum.examples, found.shape[1])
+                side[key] = side[key] + found if key in side else found
+            rest.append(_unseen(one, other))
             if len(mine) == len(theirs) == 1:
-                parts.append(_probe_part(one, other))
-        if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
-            exact = _exchange_test(candidate.strata[0], baseline.strata[0], rng, draws)
+                rest.append(_repeat_part(one, other))
+        influences = {key: sides[0][key].mean(axis=0) - sides[1][key].mean(axis=0) for key in sides[0]}
+        if paired:
+            sides = ({key: sides[0][key] - sides[1][key] for key in sides[0]}, {})
+        inside = [_noise_in_units(side.values()) for side in sides]
+        rest = [part for part in rest if part.variance > 0]
         return Difference(
             mine=tuple(mine.tolist()),
             theirs=tuple(theirs.tolist()),
             paired=paired,
             units=candidate.count,
-            examples=_together(parts),
-            exact=exact,
+            examples=_together([*_unit_parts(influences), *rest]),
+            influences=influences,
+            rest=tuple(rest),
+            noise_in_units=(inside[0], inside[1]),
         )
 
 
-def _together(parts: list[Part]) -> Part:
+def _together(parts: Sequence[Part]) -> Part:
     """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
 
     >>> _together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
-    Part(variance=2.0, freedom=8.0)
+    Part(variance=2.0, freedom=8.0, third=0.0)
     """
     total = sum(part.variance for part in parts)
     below = sum(part.variance**2 / part.freedom for part in parts)
-    return Part(variance=total, freedom=total**2 / below if below > 0 else stats.LARGE)
+    freedom = total**2 / below if below > 0 else stats.LARGE
+    return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
 
-def _unit_part(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int) -> Part:
-    """The variance of the difference over resamples of a stratum's units."""
-    count = one.count
-    freedom = max(count - 1, 1)
-    deltas = _deltas(one, other)
-    found = np.concatenate([deltas(weights) for weights in _blocks(count, draws, rng)])
-    spread = float(found.astype(np.float64).var(ddof=1)) * count / freedom
-    return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
+def _unit_parts(influences: Influences) -> list[Part]:
+    """The part of each set of units: the sum of its influences has their variance and skewness.
 
-
-def _probe_part(one: Stratum, other: Stratum) -> Part:
-    """The variance from the choice of the probes' training texts, beyond that of the units.
-
-    The probes of both models have the same training texts, so their differences are a sample. Their variation
-    from single units that each probe answers differently is in the units' part already.
+    Where few units differ, variance and skewness are known as well as those of so few.
     """
-    values = one.predicted[0] - other.predicted[0] if one.predicted.shape == other.predicted.shape else None
-    if values is None or one.measures != ("mean",) or len(values) < 2:
-        return Part(variance=0.0, freedom=1)
-    probes, units = values.shape
-    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
-    within = float((rest**2).sum()) / ((probes - 1) * max(units - 1, 1))
-    spread = float(values.mean(axis=1).var(ddof=1)) - within / units
-    return Part(variance=one.share**2 * max(spread, 0.0) / probes, freedom=probes - 1)
+    parts = []
+    for found in influences.values():
+        count, squares, fourths = len(found), float((found**2).sum()), float((found**4).sum())
+        if count > 1 and squares > FLAT:
+            there = squares**2 / fourths
+            freedom = min(count - 1, max(FEW * there, 3.0))
+            third = float((found**3).sum()) * there / (there + FEW)
+            parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
+    return parts
 
 
-def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
-    """The function from weights (resamples, units) to the difference in each resample, (resamples,)."""
+def _influences(one: Stratum) -> Floats:
+    """What each unit adds to the score of each run, (runs, units), of sum 0 in each."""
+    if len(one.texts):
+        return one.influences
     if one.measures == ("mean",):
-        of_units = _means(one) - _means(other)
-        return lambda weights: MEASURES["mean"](one.gold, of_units, weights)
-    mine, theirs = (part.predicted.reshape(-1, part.count) for part in (one, other))
-    measures = [_prepare_metric(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
-    count = len(mine)
+        values = one.predicted.mean(axis=1)
+        return np.asarray((values - values.mean(axis=1, keepdims=True)) / one.count)
+    count = min(one.count, GROUPS)
+    weights = np.ones((count, one.count))
+    weights[np.arange(one.count) % count, np.arange(one.count)] = 0
+    rows = one.predicted.reshape(-1, one.count)
+    found = np.mean([_of_all(name, one.gold, rows)(weights) for name in one.measures], axis=0)
+    left_out = found.reshape(*one.predicted.shape[:2], count).mean(axis=1)
+    return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
 
-    def deltas(weights: Floats) -> Floats:
-        found = np.mean([measure(weights) for measure in measures], axis=0)
-        return np.asarray(found[:count].mean(axis=0) - found[count:].mean(axis=0))
 
-    return deltas
+def _of_all(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
+    """A metric of several predictions (predictions, units) of the same gold, prepared for many calls."""
+    if name == "spearman":
+        return prepare_spearman(gold, [*predicted])
+    return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])
+
+
+def _noise_in_units(sides: Iterable[Floats]) -> float:
+    """The variance in one run's score of what it alone does on single units; 0 for a single run."""
+    total = 0.0
+    for found in sides:
+        runs, units = found.shape
+        if runs > 1 and units > 1:
+            own = found - found.mean(axis=0)
+            total += float((own**2).sum()) / (runs - 1) * units / (units - 1)
+    return total
+
+
+def _repeat_part(one: Stratum, other: Stratum) -> Part:
+    """The variance from the choice of a few probes' training texts, or of draws, beyond that of the units.
+
+    Probes and draws of both models are the same, so their differences are a sample. What single units that
+    each probe answers differently add to it is in the units' part already.
+    """
+    if one.predicted.shape != other.predicted.shape or one.measures != ("mean",):
+        return Part(variance=0.0, freedom=1)
+    values = one.predicted[0] - other.predicted[0]
+    if len(one.texts):
+        values = values.T
+    repeats, units = values.shape
+    if repeats < 2:
+        return Part(variance=0.0, freedom=1)
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    within = float((rest**2).sum()) / ((repeats - 1) * max(units - 1, 1))
+    spread = float(values.mean(axis=1).var(ddof=1)) - within / units
+    return Part(variance=one.share**2 * max(spread, 0.0) / repeats, freedom=repeats - 1)
+
+
+def _unseen(one: Stratum, other: Stratum) -> Part:
+    """Half a unit more that differs for the better and half a one for the worse, where units tie.
+
+    None of n differing units does not prove that none would differ. Half a unit is Jeffreys' prior of a rate;
+    its size is that of the units that differ, or 1 where none does.
+    """
+    tied, mean = _tied(one, other), one.measures == ("mean",)
+    if len(one.texts) or not (tied.any() if mean else tied.all()):
+        return Part(variance=0.0, freedom=1)
+    values = _means(one) - _means(other) if mean else np.zeros(one.count)
+    gains, losses = values[values > 0], -values[values < 0]
+    up, down = (_size(own, other) / one.count for own, other in ((gains, losses), (losses, gains)))
+    share = float(tied.mean())
+    there = float((values**2).sum()) ** 2 / max(float((values**4).sum()), FLAT)
+    return Part(
+        variance=one.share**2 * share * (up**2 + down**2) / 2,
+        freedom=max(one.count - 1, 1),
+        third=one.share**3 * share * (up**3 - down**3) * there / (there + FEW),
+    )
+
+
+def _size(own: Floats, other: Floats) -> float:
+    """The size of a differing unit, by that of larger ones; of the other sign where there is none."""
+    found = own if len(own) else other
+    return float((found**2).sum() / found.sum()) if len(found) else 1.0
 
 
 def _means(one: Stratum) -> Floats:
@@ -195,57 +314,43 @@ def _means(one: Stratum) -> Floats:
     return np.asarray(one.predicted.mean(axis=(0, 1)))
 
 
-def _differing(one: Stratum, other: Stratum) -> np.ndarray:
-    """The units that the two models answer differently, (units,) of truth values."""
+def _tied(one: Stratum, other: Stratum) -> np.ndarray:
+    """The units that the two models answer alike, (units,) of truth values."""
     if one.measures == ("mean",):
-        return np.asarray(_means(one) != _means(other))
+        return np.asarray(_means(one) == _means(other))
     if one.predicted.shape != other.predicted.shape:
-        return np.ones(one.count, dtype=bool)
-    return np.asarray((one.predicted != other.predicted).any(axis=(0, 1)))
+        return np.zeros(one.count, dtype=bool)
+    return np.asarray((one.predicted == other.predicted).all(axis=(0, 1)))
 
 
-def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
-    """The variance of one more unit that might have differed, where most units are answered alike.
-
-    If all units of a sample tie, or differ by the same amount, a bootstrap finds no uncertainty; but none of
-    n differing units does not prove that none would differ (Agresti and Min, 2005, add such
-    pseudo-observations to paired proportions).
-    """
-    differ = _differing(one, other)
-    if differ.all() and spread > FLAT:
-        return 0.0
-    size = 1.0
-    if one.measures == ("mean",) and differ.any():
-        size = float(np.sqrt(np.mean((_means(one) - _means(other))[differ] ** 2)))
-    return (size / (one.count + 2)) ** 2
-
-
-def _exchange_test(
-    one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
-) -> tuple[float, float] | None:
-    differ = _differing(one, other)
-    return _p_values(one, other, differ, rng, draws) if 0 < differ.sum() < ALIKE else None
-
-
-def _run_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
+def _run_part(
+    mine: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    paired: bool,
+    inside: tuple[float, float] = (0.0, 0.0),
+) -> Part | None:
     """The variance that runs add to the difference of their means; None with a single run of each side.
 
     Two unpaired groups each have a spread of their own; a single run is as uncertain as those of the other
-    side.
+    side. `inside` is what the variance of each group's runs has of single units, which counts elsewhere.
 
     >>> _run_part([0.5, 0.7], [0.4], paired=False)
-    Part(variance=0.03, freedom=1)
+    Part(variance=0.03, freedom=1, third=0.0)
     """
     if paired and len(mine) == len(theirs) > 1:
         deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
-        return Part(variance=variance(deltas) / len(deltas), freedom=len(deltas) - 1)
-    groups = [one for one in (mine, theirs) if len(one) > 1]
+        spread = max(variance(deltas) - inside[0], 0.0)
+        return Part(variance=spread / len(deltas), freedom=len(deltas) - 1)
+    groups = [(one, own) for one, own in zip((mine, theirs), inside, strict=True) if len(one) > 1]
     if paired or not groups:
         return None
+    spreads = [max(variance(group) - own, 0.0) for group, own in groups]
     if len(groups) == 2:
-        return _together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
-    spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
-    return Part(variance=round(spread, 15), freedom=len(groups[0]) - 1)
+        pairs = zip(spreads, (mine, theirs), strict=True)
+        return _together([Part(variance=s / len(g), freedom=len(g) - 1) for s, g in pairs])
+    spread = spreads[0] * (1 / len(mine) + 1 / len(theirs))
+    return Part(variance=round(spread, 15), freedom=len(groups[0][0]) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,8 +380,9 @@ class MeanDifference(Compared):
         Columns that the suite shows and does not average are left out, unless they are all that there is.
         `found` are differences by task, and by column where a column shows a part of a task.
 
-        The units of different tasks are independent of each other. Their runs are not where one training gave
-        a model for all tasks, so the spread of runs is taken from the means of the runs.
+        The units of different tasks are independent of each other, unless they are the same ones. Their runs
+        are not where one training gave a model for all tasks, so the spread of runs is taken from the means
+        of the runs.
         """
         columns = _averaged_columns(suite)
         tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
@@ -291,7 +397,7 @@ class MeanDifference(Compared):
         return MeanDifference(
             mine=mine,
             theirs=theirs,
-            examples=_together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
+            examples=_of_mean(shares, ones),
             spread=spread,
             columns=tuple(tested),
             wanted=len(columns),
@@ -314,14 +420,19 @@ def _runs(
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = _together([_scaled(part, share) for part, share in parts if part is not None])
+        seeds = _together([part.scaled(share) for part, share in parts if part is not None])
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), seeds
     if not counts:
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), None
     many, others, paired = next(iter(counts))
     mine = tuple(_run(shares, ones, "mine", run) for run in range(many))
     theirs = tuple(_run(shares, ones, "theirs", run) for run in range(others))
-    return mine, theirs, _run_part(mine, theirs, paired=paired)
+    squares = [(share**2, ones[task].noise_in_units) for task, share in shares.items()]
+    inside = (
+        sum(square * own for square, (own, _) in squares),
+        sum(square * own for square, (_, own) in squares),
+    )
+    return mine, theirs, _run_part(mine, theirs, paired=paired, inside=inside)
 
 
 def _run(
@@ -338,99 +449,13 @@ def _run(
     return total
 
 
-def _scaled(part: Part, share: float) -> Part:
-    return Part(variance=share**2 * part.variance, freedom=part.freedom)
-
-
-ALL_OF = 12
-"""Most differing units for which every exchange is tried; beyond it a random sample is."""
-
-ROUNDING = 1e-9
-
-
-def _p_values(
-    one: Stratum, other: Stratum, differ: np.ndarray, rng: np.random.Generator, draws: int
-) -> tuple[float, float]:
-    """p-values of a difference as low, and as high, if the models are exchangeable.
-
-    Each unit that the models answer differently is given to either of them at random, and both scores are
-    computed anew (Noreen, 1989; Yeh, 2000).
-    """
-    exchanged = np.zeros((1, one.count))
-    found, seen = [], _delta(one, other, exchanged)[0]
-    places = np.flatnonzero(differ)
-    for swaps in _swaps(len(places), rng, draws):
-        exchanged = np.zeros((len(swaps), one.count))
-        exchanged[:, places] = swaps
-        found.append(_delta(one, other, exchanged))
-    deltas = np.concatenate(found)
-    every = len(places) <= ALL_OF
-    counts = (deltas <= seen + ROUNDING).sum(), (deltas >= seen - ROUNDING).sum()
-    low, high = (float((count + (not every)) / (len(deltas) + (not every))) for count in counts)
-    return low, high
-
-
-def _swaps(count: int, rng: np.random.Generator, draws: int, at_once: int = 64) -> list[Floats]:
-    if count <= ALL_OF:
-        numbers = np.arange(1 << count)[:, None]
-        swaps = (numbers >> np.arange(count)) & 1
-    else:
-        swaps = rng.integers(2, size=(draws, count))
-    return [swaps[first : first + at_once].astype(np.float64) for first in range(0, len(swaps), at_once)]
-
-
-def _delta(one: Stratum, other: Stratum, exchanged: Floats) -> Floats:
-    """The difference with some units exchanged: both models' answers side by side, weighted."""
-    kept = 1 - exchanged
-    mine, theirs = (np.concatenate(pair, axis=1) for pair in ((kept, exchanged), (exchanged, kept)))
-    gold = one.gold if one.measures == ("mean",) else np.concatenate([one.gold, one.gold])
-    found = []
-    for name in one.measures:
-        for a, b in zip(one.predicted[0], other.predicted[0], strict=True):
-            both = np.concatenate([a, b])
-            found.append(MEASURES[name](gold, both, mine) - MEASURES[name](gold, both, theirs))
-    return np.asarray(np.mean(found, axis=0))
-
-
-FEW = 200
-"""The number of units below which they are drawn exactly; others are drawn singly (Poisson, mean 1)."""
-
-DRAWS_AT_ONCE = 40_000
-"""Weights in a block: as many as a processor's cache holds beside the results."""
-
-_STEPS = 1 << 16
-
-
-def _blocks(units: int, draws: int, rng: np.random.Generator) -> Iterator[Weights]:
-    """The weights of `draws` replicates, in blocks of (replicates, units).
-
-    Few units are drawn with replacement, as many as there are. Of many units the counts are independent
-    Poisson variables of mean 1, which is the limit of the same at a tenth of the work (Hanley and MacGibbon,
-    2006, "Creating non-parametric bootstrap samples using Poisson frequencies").
-    """
-    size = max(1, DRAWS_AT_ONCE // units)
-    for first in range(0, draws, size):
-        rows = min(size, draws - first)
-        if units < FEW:
-            drawn = rng.multinomial(units, np.full(units, 1 / units), size=rows)
-            yield drawn.astype(np.float32)
-        else:
-            raw = rng.bit_generator.random_raw((rows * units + 3) // 4)
-            yield _COUNTS[raw.view(np.uint16)[: rows * units]].reshape(rows, units)
-
-
-def _counts() -> Weights:
-    """The Poisson count for each of 65,536 equally likely numbers."""
-    shares = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(10)])
-    bounds = np.round(shares * _STEPS)
-    return np.searchsorted(bounds, np.arange(_STEPS), side="right").astype(np.float32)
-
-
-_COUNTS = _counts()
-
-
-def _prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
-    """A metric of several predictions (predictions, units) of the same gold, prepared for many calls."""
-    if name == "spearman":
-        return prepare_spearman(gold, [*predicted])
-    return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])
+def _of_mean(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Part:
+    """The uncertainty of a mean from the units of its tasks; units of several tasks count once."""
+    influences: dict[tuple[str, int], Floats] = {}
+    others = []
+    for task, share in shares.items():
+        one = ones[task]
+        for key, found in one.influences.items():
+            influences[key] = influences.get(key, 0.0) + share * found
+        others += [part.scaled(share) for part in (one.rest if one.influences else (one.examples,))]
+    return _together([*_unit_parts(influences), *others])

@@ -50,8 +50,6 @@ class Policy:
         max_drop: The allowed drop of a task.
         must_not_regress: Tasks that fail the check if they regress, with * and ? for any characters.
         correction: The correction for the number of tasks: holm, benjamini-hochberg or none.
-        draws: Replicates of the bootstrap.
-        seed: The seed of the resamples.
         inconclusive: The end of a check that decides nothing: exit-3, fail or pass.
         missing: The end of a check with a missing score or an untested mean: exit-3 or fail; it never passes.
         not_testable: Whether tasks without units make a check inconclusive, or are ignored.
@@ -67,8 +65,6 @@ class Policy:
     max_drop: float = 0.0
     must_not_regress: tuple[str, ...] = ("*",)
     correction: Correction = "holm"
-    draws: int = 10_000
-    seed: int = 42
     inconclusive: Inconclusive = "exit-3"
     missing: Missing = "exit-3"
     not_testable: NotTestable = "inconclusive"
@@ -143,8 +139,6 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "mean_margin": (0.0, 100.0),
     "least_margin": (0.0, 100.0),
     "max_drop": (0.0, 100.0),
-    "draws": (1000, 1_000_000),
-    "seed": (0, 2**32 - 1),
     "budget_minutes": (0.0, 1e6),
 }
 _LISTS = ("must_not_regress", "allow_differences")
@@ -205,15 +199,12 @@ def _chosen(name: str, value: Any, where: str) -> Any:
 
 def _number(name: str, value: Any, where: str) -> float:
     low, high = _RANGES[name]
-    whole = name in ("draws", "seed")
-    kinds = int if whole else int | float
-    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-        what = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         or_measured = ' or "measured"' if name in ("margin", "mean_margin") else ""
         raise UsageError(
-            f"In {where} {name} is {value!r}, and must be {what} from {low:g} to {high:g}{or_measured}."
+            f"In {where} {name} is {value!r}, and must be a number from {low:g} to {high:g}{or_measured}."
         )
-    return value if whole else float(value)
+    return float(value)
 
 
 def _fit(policy: Policy, task: str, where: str) -> None:

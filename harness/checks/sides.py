@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness import paths
 from harness.checks.baselines import Baseline, BaselineModel, require_new_name, write_baseline
 from harness.checks.difference import Difference, Part
-from harness.checks.policy import Policy
 from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
 from harness.differences import Identity, require_alike
@@ -223,12 +219,10 @@ class Comparison:
         """Whether the baseline holds several models of one training."""
         return len({run.artifact for run in self.baseline.runs}) > 1
 
-    def differences(self, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
+    def differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
         """The difference between the sides on each task, or the reason why it cannot be tested."""
         return {
-            task.name: _difference(self, task.name, policy)
-            for task in tasks
-            if not self.missing_reason(task.name)
+            task.name: _difference(self, task.name) for task in tasks if not self.missing_reason(task.name)
         }
 
     def part(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
@@ -250,12 +244,12 @@ class Comparison:
                     found = found.part(task.name, averaged)
         return found
 
-    def part_differences(self, suite: Suite, policy: Policy) -> dict[str, Difference]:
+    def part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
         found = {}
         for name, part in suite.parts.items():
             if not self.missing_reason(part.name):
-                one = _difference(self.part(part.name, part.cells), part.name, policy)
+                one = _difference(self.part(part.name, part.cells), part.name)
                 if isinstance(one, Difference):
                     found[name] = one
         return found
@@ -283,9 +277,11 @@ def _why(sides: Comparison, one: CheckSide, task: str) -> str:
     return f"its record {keys} is not in {one.home / 'records'}" if keys else "a part of it is missing"
 
 
-def _difference(sides: Comparison, task: str, policy: Policy) -> Difference | str:
+def _difference(sides: Comparison, task: str) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
-    if {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}:
+    records = {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}
+    outputs, others = ([one.units.outputs if one.units else "" for one in ones] for ones in (mine, theirs))
+    if records or (all(outputs) and outputs == others):
         scores = tuple(_own_score(one) for one in mine)
         units = mine[0].units
         return Difference(
@@ -299,7 +295,7 @@ def _difference(sides: Comparison, task: str, policy: Policy) -> Difference | st
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:
             return f"the {name}: {problem}"
-    return _resampled_difference(sides, task, policy)
+    return _tested_difference(sides, task)
 
 
 def _own_score(one: ScoredRecord) -> float:
@@ -307,7 +303,7 @@ def _own_score(one: ScoredRecord) -> float:
     return float(one.score or 0) if one.units is None else float(one.units.scores().mean())
 
 
-def _resampled_difference(sides: Comparison, task: str, policy: Policy) -> Difference | str:
+def _tested_difference(sides: Comparison, task: str) -> Difference | str:
     try:
         one, other = (_runs(side, task, sides.repeated) for side in (sides.candidate, sides.baseline))
     except ValueError as error:
@@ -316,10 +312,9 @@ def _resampled_difference(sides: Comparison, task: str, policy: Policy) -> Diffe
         return "the two sides were measured on different examples"
     if min(stratum.count for stratum in one.strata) < 2:
         return f"there is a single one of its {one.unit}"
-    rng = np.random.default_rng([policy.seed, zlib.crc32(task.encode())])
     seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
     paired = not sides.repeated and seeds[0] == seeds[1] > 1
-    return Difference.between(one, other, paired=paired, rng=rng, draws=policy.draws)
+    return Difference.between(one, other, paired=paired)
 
 
 def _runs(side: CheckSide, task: str, repeated: bool) -> Units:

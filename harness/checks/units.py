@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.checks.metrics import MEASURES
 from harness.metrics import Floats
+
+NOTHING: Floats = np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,8 @@ class Stratum:
         predicted: (runs, probes, units): the predictions of each run, or the scores of its units. The
             measures of several probes are averaged.
         split, subset: Empty where units were made of neither.
+        texts: The names of the texts, (texts,), where units are draws that share texts; else empty.
+        influences: (runs, texts): what each of these texts adds to the score, of sum 0 in each run.
     """
 
     measures: tuple[str, ...]
@@ -33,11 +37,18 @@ class Stratum:
     predicted: Floats
     split: str = ""
     subset: str = ""
+    texts: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
+    influences: Floats = field(default_factory=lambda: NOTHING)
 
     @property
     def count(self) -> int:
-        """The number of units."""
-        return int(self.predicted.shape[2])
+        """The number of units: of texts, where draws share them."""
+        return len(self.texts) or int(self.predicted.shape[2])
+
+    @property
+    def weights(self) -> Floats:
+        """The weights (1, units) of the score itself."""
+        return np.ones((1, self.predicted.shape[2]))
 
     def scores(self, weights: Floats) -> Floats:
         """The score of each run in each resample, (runs, resamples), from weights (resamples, units)."""
@@ -58,11 +69,13 @@ class Units:
         metric: The metric of the score, as in the record.
         unit: The name of the units, in the plural.
         strata: At least one stratum, all with the same number of runs.
+        outputs: The digest of all that the model gave for the examples; empty where it is unknown.
     """
 
     metric: str
     unit: str
     strata: tuple[Stratum, ...]
+    outputs: str = ""
 
     @property
     def count(self) -> int:
@@ -76,9 +89,7 @@ class Units:
 
     def scores(self) -> Floats:
         """The score of each run, (runs,)."""
-        found = [
-            one.share * one.scores(np.ones((1, one.count), dtype=np.float64))[:, 0] for one in self.strata
-        ]
+        found = [one.share * one.scores(one.weights)[:, 0] for one in self.strata]
         return np.asarray(np.sum(found, axis=0))
 
     def part(self, cells: Collection[tuple[str, str]]) -> Units | None:
@@ -102,13 +113,21 @@ class Units:
         found = [_combined(group, axis=0) for group in groups.values()]
         if len(found) == 1:
             return found[0]
-        if any(one.unit != DRAWS for one in found) or len({one.runs for one in found}) > 1:
+        drawn = all(one.unit == DRAWS or len(one.strata[0].texts) for one in found)
+        if not drawn or len({one.runs for one in found}) > 1:
             raise ValueError("the runs were measured on different units")
         return _combined(found, axis=2)
 
     def as_probes(self) -> Units:
         """The units as a single run, with the probes of all runs as its probes."""
-        strata = [replace(one, predicted=one.predicted.reshape(1, -1, one.count)) for one in self.strata]
+        strata = [
+            replace(
+                one,
+                predicted=one.predicted.reshape(1, -1, one.predicted.shape[2]),
+                influences=one.influences.mean(axis=0, keepdims=True) if len(one.texts) else NOTHING,
+            )
+            for one in self.strata
+        ]
         return replace(self, strata=tuple(strata))
 
     def same_examples(self, second: Units) -> bool:
@@ -128,8 +147,28 @@ def _combined(parts: Sequence[Units], *, axis: int) -> Units:
     for same in zip(*(part.strata for part in parts), strict=True):
         names = list(dict.fromkeys(one.examples for one in same))
         predicted = np.concatenate([one.predicted for one in same], axis=axis)
-        strata.append(replace(same[0], examples="+".join(names), predicted=predicted))
+        texts, influences = same[0].texts, NOTHING
+        if len(texts) and axis == 0:
+            influences = np.concatenate([one.influences for one in same])
+        elif len(texts):
+            texts, influences = _of_all_texts(same)
+        strata.append(
+            replace(
+                same[0], examples="+".join(names), predicted=predicted, texts=texts, influences=influences
+            )
+        )
     return replace(parts[0], strata=tuple(strata))
+
+
+def _of_all_texts(parts: Sequence[Stratum]) -> tuple[NDArray[np.str_], Floats]:
+    """The texts of draws end to end, and what each adds to the mean over all draws."""
+    texts, places = np.unique(np.concatenate([one.texts for one in parts]), return_inverse=True)
+    draws = [one.predicted.shape[2] for one in parts]
+    found = np.zeros((len(parts[0].predicted), len(texts)))
+    ends = np.cumsum([len(one.texts) for one in parts])[:-1]
+    for one, own, at in zip(parts, draws, np.split(places, ends), strict=True):
+        found[:, at] += one.influences * own / sum(draws)
+    return texts, found
 
 
 def _shape(units: Units) -> tuple[object, ...]:
@@ -137,9 +176,6 @@ def _shape(units: Units) -> tuple[object, ...]:
         (one.measures, one.examples, round(one.share, 12), one.count, one.gold.tobytes())
         for one in units.strata
     )
-
-
-NOTHING: Floats = np.zeros(0)
 
 
 Texts = NDArray[np.object_]

@@ -216,8 +216,6 @@ MEANINGS: Mapping[str, str] = {
     "max_drop": "points; a task has regressed if it fell by more than this",
     "must_not_regress": "tasks that fail the check if they regress; * and ? stand for any characters",
     "correction": "for the number of tasks: holm, benjamini-hochberg or none",
-    "draws": "replicates of the bootstrap",
-    "seed": "of the resamples",
     "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
     "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
     "not_testable": "tasks without units to resample: inconclusive, or ignore them",

@@ -31,9 +31,6 @@ from leaderboard.pages._task_scores import tie
 TESTS = 130
 """Tests over examples on a page, at most; of more entries only the first pairs are tested."""
 
-DRAWS = 1000
-"""Replicates of the bootstrap of a test."""
-
 LEVEL = 0.05
 """Of a test, two-sided."""
 
@@ -354,7 +351,7 @@ def _test(
     one, other = joined
     if not one.same_examples(other) or min(stratum.count for stratum in one.strata) < 2:
         return None
-    return Difference.between(one, other, paired=False, rng=np.random.default_rng(0), draws=DRAWS)
+    return Difference.between(one, other, paired=False)
 
 
 def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Score], bool]) -> _Places:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
-from statistics import NormalDist, mean, stdev, variance
+from statistics import mean, stdev, variance
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from harness.checks.decide import (
     _p_improved,
     _p_regressed,
     _settle,
-    _student_cdf,
     _student_quantile,
     _TaskVerdict,
     conclude,
@@ -79,7 +77,7 @@ SUITE = Suite(name="one", title="", columns=(Column(name="T", type="any", tasks=
 
 
 def found(both: Comparison) -> Difference:
-    one = both.differences(SUITE.tasks, DEFAULT)["T"]
+    one = both.differences(SUITE.tasks)["T"]
     assert isinstance(one, Difference)
     return one
 
@@ -93,7 +91,9 @@ def test_the_seeds_of_repeats_are_no_runs_of_their_own() -> None:
     assert (len(one.mine), len(one.theirs)) == (1, 3)
     assert one.noise == pytest.approx(stdev(means))
     assert one.seeds is not None
-    assert one.seeds.variance == pytest.approx(stdev(means) ** 2 * (1 + 1 / 3))
+    own = stdev(means) ** 2 - one.noise_in_units[1]
+    assert 0 < one.noise_in_units[1] < 0.01 * stdev(means) ** 2
+    assert one.seeds.variance == pytest.approx(own * (1 + 1 / 3))
     assert one.seeds.freedom == 2
 
 
@@ -224,13 +224,6 @@ def test_equivalence_is_two_one_sided_tests(delta: float, error: float) -> None:
     lower = scipy.stats.t.sf((delta + margin) / error, 29)
     upper = scipy.stats.t.cdf((delta - margin) / error, 29)
     assert _equivalent(one, _Limits(margin=margin), 0.05) == (max(lower, upper) < 0.05)
-
-
-def test_the_exact_p_value_counts_where_it_is_larger() -> None:
-    one = made(-0.1, 0.01, units=5, exact=(0.125, 1.0))
-    assert _p_regressed(one, 0.0) == 0.125
-    assert _p_improved(one) == 1.0
-    assert verdict(one, _Limits(margin=0.01)) == "inconclusive"
 
 
 # The order of verdicts
@@ -452,7 +445,7 @@ def test_a_part_of_a_task_counts_by_itself_and_not_where_it_is_shown_only(apart:
     assert of_mean.delta == pytest.approx(expected, abs=0.01)
     assert one.units == (200 if apart else 400)
     assert (of_mean.there, of_mean.wanted) == ((1, 1) if apart else (2, 2))
-    tested = sides([mine], [theirs]).part_differences(parted, DEFAULT)
+    tested = sides([mine], [theirs]).part_differences(parted)
     assert [round(one.delta, 1) for one in tested.values()] == [0.3, 0.0]
 
 
@@ -669,33 +662,13 @@ FREEDOMS = (1, 1.5, 2, 3, 9, 9.7, 30, 199, 1378, 20_000, 3e5)
 
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
-@pytest.mark.parametrize("t", [-12.0, -8.0, -3.1, -2.015, -1.0, -0.1, -0.01, 0.0, 0.01, 0.5, 1.7, 6.0])
-def test_probabilities_are_those_of_scipy(t: float, freedom: float) -> None:
-    assert _student_cdf(t, freedom) == pytest.approx(scipy.stats.t.cdf(t, freedom), rel=1e-8, abs=1e-16)
-
-
-@pytest.mark.parametrize("freedom", FREEDOMS)
 @pytest.mark.parametrize("share", [1e-6, 1e-3, 0.0025, 0.05, 0.3, 0.5, 0.8, 0.95, 0.999, 1 - 1e-6])
 def test_quantiles_are_those_of_scipy(share: float, freedom: float) -> None:
-    assert _student_quantile(share, freedom) == pytest.approx(
-        scipy.stats.t.ppf(share, freedom), rel=1e-8, abs=1e-8
-    )
+    expected = scipy.stats.t.ppf(share, freedom)
+    assert _student_quantile(share, freedom) == pytest.approx(expected, rel=1e-8, abs=1e-8)
+    symmetric = Part(variance=4.0, freedom=freedom)
+    assert symmetric.reach(share) == pytest.approx(2 * expected, rel=1e-8, abs=1e-8)
 
 
 def test_many_degrees_of_freedom_are_the_normal_distribution() -> None:
-    assert _student_cdf(-1.96, 1e12) == pytest.approx(NormalDist().cdf(-1.96))
     assert _student_quantile(0.975, stats.LARGE) == pytest.approx(scipy.stats.t.ppf(0.975, 1e7), rel=1e-6)
-
-
-@pytest.mark.parametrize("freedom", [1, 4.5, 1e9])
-def test_ends_and_middle(freedom: float) -> None:
-    assert _student_cdf(-math.inf, freedom) == 0
-    assert _student_cdf(math.inf, freedom) == 1
-    assert _student_cdf(0.0, freedom) == 0.5
-    assert _student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-8)
-
-
-@pytest.mark.parametrize("freedom", [1, 2.5, 40])
-def test_a_quantile_is_where_its_share_lies(freedom: float) -> None:
-    for share in (0.01, 0.2, 0.9, 0.99):
-        assert _student_cdf(_student_quantile(share, freedom), freedom) == pytest.approx(share, rel=1e-9)

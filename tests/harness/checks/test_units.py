@@ -177,20 +177,61 @@ def test_bitext_is_the_weighted_f1_of_sentences(taken: Write) -> None:
     assert found.scores() == pytest.approx([score], abs=1e-12)
 
 
-def test_draws_of_a_clustering_are_units_with_their_v_measure(taken: Write) -> None:
-    rng = np.random.default_rng(0)
+def clusterings(seed: int, draws: int, texts: int = 40) -> tuple[list[Line], list[float]]:
+    """Draws with replacement of texts with a group each, and their V-measures."""
+    rng = np.random.default_rng(seed)
+    groups = np.random.default_rng(0).integers(0, 4, texts)
     each, lines = [], list[Line]()
-    for draw in range(5):
-        gold, cluster = rng.integers(0, 4, 30), rng.integers(0, 4, 30)
-        cluster = np.where(rng.random(30) < 0.5, gold, cluster)
-        each.append(sklearn.metrics.v_measure_score(gold, cluster))
+    for draw in range(draws):
+        clusters = np.where(rng.random(texts) < 0.5, groups, rng.integers(0, 4, texts))
+        drawn = np.random.default_rng([7, draw]).integers(texts, size=60)
+        each.append(float(sklearn.metrics.v_measure_score(groups[drawn], clusters[drawn])))
         lines += [
-            ("test", "default", f"t{rng.integers(1000)}", draw, str(c), f"group {g}", None)
-            for c, g in zip(cluster.tolist(), gold.tolist(), strict=True)
+            ("test", "default", f"t{at:02}", draw, str(clusters[at]), f"group {groups[at]}", None)
+            for at in drawn.tolist()
         ]
+    return lines, each
+
+
+def test_texts_of_a_clustering_are_its_units_where_draws_share_them(taken: Write) -> None:
+    """A text's influence is what the V-measures lose without it, by scikit-learn's V-measure."""
+    lines, each = clusterings(1, 5)
     found = taken(lines, "Clustering", "v_measure", float(np.mean(each)))
-    assert (found.unit, found.count) == ("draws", 5)
-    assert found.strata[0].predicted[0, 0] == pytest.approx(each)
+    texts = sorted({line[2] for line in lines})
+    assert (found.unit, found.count, found.runs) == ("texts", len(texts), 1)
+    (stratum,) = found.strata
+    assert stratum.predicted[0, 0] == pytest.approx(each)
+    losses = np.zeros(len(texts))
+    for draw, whole in enumerate(each):
+        for at, text in enumerate(texts):
+            rest = [line for line in lines if line[3] == draw and line[2] != text]
+            without = sklearn.metrics.v_measure_score([one[5] for one in rest], [one[4] for one in rest])
+            losses[at] += (whole - without) / len(each)
+    assert stratum.influences[0] == pytest.approx(np.sqrt(1.3) * (losses - losses.mean()))
+
+
+def test_texts_of_draws_of_another_seed_are_joined(taken: Write) -> None:
+    few, many = (
+        taken(lines, "Clustering", "v_measure", float(np.mean(each)))
+        for lines, each in (clusterings(1, 3, texts=30), clusterings(2, 6))
+    )
+    both = Units.join_runs([few, many])
+    assert (both.count, both.runs) == (many.count, 1)
+    assert both.scores() == pytest.approx((3 * few.scores() + 6 * many.scores()) / 9)
+    first, last = (both.strata[0].influences[0, at] for at in (0, -1))
+    assert first == pytest.approx(
+        few.strata[0].influences[0, 0] / 3 + 2 * many.strata[0].influences[0, 0] / 3
+    )
+    assert last == pytest.approx(2 * many.strata[0].influences[0, -1] / 3)
+
+
+def test_the_same_outputs_have_the_same_digest(taken: Write) -> None:
+    lines, score = pair_lines(40, 0), 0.0
+    score = float(scipy.stats.spearmanr(values(lines, 5), values(lines, 4)).statistic)
+    one, other = (taken(some, "STS", "cosine_spearman", score) for some in (lines, lines[::-1]))
+    assert one.outputs == other.outputs != ""
+    changed = [(*lines[0][:4], str(float(lines[0][4]) + 1e-9), *lines[0][5:]), *lines[1:]]
+    assert taken(changed, "STS", "cosine_spearman", score).outputs != one.outputs
 
 
 def test_summaries_of_a_text_are_one_unit(taken: Write) -> None:

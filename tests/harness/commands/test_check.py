@@ -267,14 +267,14 @@ def test_misuse_is_told(arguments: tuple[str, ...], told: str, measured: Any, as
 
 
 def test_two_seeds_are_a_level_above_the_texts(measured: Any, asked: Any) -> None:
-    """Texts stay the same under another seed; clusterings draw others, which are further units."""
+    """Texts stay the same under another seed; clusterings draw others of the same texts."""
     code, told = check(
         measured, asked, "again", str(measured.model("good")), "--suite", measured.local, "--seeds", "2"
     )
     sort, group, find = (of(told, name) for name in ("sort", "group", "find"))
     assert (sort["runs"], sort["units"]) == ([2, 2], 45)
     assert sort["noise"] is not None
-    assert (group["units"], group["runs"]) == (20, [1, 1])
+    assert (group["units"], group["runs"]) == (60, [1, 1])
     assert (find["units"], find["runs"]) == (40, [1, 1])
     assert [len(one["candidate_keys"]) for one in (sort, group, find)] == [2, 2, 1]
     assert {one["verdict"] for one in told["tasks"]} <= {"inconclusive", "improved", "equivalent"}
