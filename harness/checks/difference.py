@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev, variance
 from typing import Literal, TypeAlias
@@ -30,6 +30,9 @@ SYMMETRIC = 1e-3
 
 GROUPS = 1000
 """Most groups of units that a jackknife leaves out one by one."""
+
+AT_ONCE = 4_000_000
+"""Weights in memory at one time."""
 
 FEW = 4.0
 """Of so many differing units half of the observed skewness is believed; freedom for each of them."""
@@ -236,12 +239,19 @@ def _influences(one: Stratum) -> Floats:
         values = one.predicted.mean(axis=1)
         return np.asarray((values - values.mean(axis=1, keepdims=True)) / one.count)
     count = min(one.count, GROUPS)
-    weights = np.ones((count, one.count))
-    weights[np.arange(one.count) % count, np.arange(one.count)] = 0
     rows = one.predicted.reshape(-1, one.count)
-    found = np.mean([_of_all(name, one.gold, rows)(weights) for name in one.measures], axis=0)
-    left_out = found.reshape(*one.predicted.shape[:2], count).mean(axis=1)
+    measures = [_of_all(name, one.gold, rows) for name in one.measures]
+    found = [np.mean([of(weights) for of in measures], axis=0) for weights in _without_each(one.count)]
+    left_out = np.concatenate(found, axis=1).reshape(*one.predicted.shape[:2], count).mean(axis=1)
     return np.asarray((left_out.mean(axis=1, keepdims=True) - left_out) * (count - 1) / count)
+
+
+def _without_each(units: int) -> Iterator[Floats]:
+    """Weights (groups, units) of which each row leaves a group of units out, in blocks."""
+    count = min(units, GROUPS)
+    size, groups = max(1, AT_ONCE // units), np.arange(units) % count
+    for first in range(0, count, size):
+        yield (groups != np.arange(first, min(first + size, count))[:, None]).astype(np.float64)
 
 
 def _of_all(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:

@@ -15,7 +15,7 @@ SCHEMA = 1
 """The version of a check's JSON; a newer version is refused."""
 
 Verdict = Literal["regressed", "improved", "equivalent", "inconclusive", "not testable", "missing"]
-"""The verdict of a task: `not testable` has scores but no units to resample, `missing` lacks a score."""
+"""The verdict of a task: `not testable` has scores but no units to compare, `missing` lacks a score."""
 
 Overall = Literal["regressed", "improved", "equivalent", "inconclusive"]
 
@@ -73,7 +73,7 @@ class TaskOutcome(_Difference):
     Attributes:
         task, type: The task's name and type.
         suites: The suites of the check that have the task.
-        metric: The resampled metric.
+        metric: The metric of the difference.
         verdict: The verdict.
         reason: The reason where the verdict alone does not tell; empty otherwise.
         must_not_regress: Whether a regression fails the check.
@@ -83,7 +83,7 @@ class TaskOutcome(_Difference):
         p_regressed, p_improved: Corrected p-values of "not lower than by max_drop" and of "not higher".
         margin: Differences within it do not count.
         max_drop: The allowed drop.
-        unit: The kind of resampled units: "queries", "pairs", "texts", "draws" and the like.
+        unit: The kind of units: "queries", "pairs", "texts", "draws" and the like.
         units: The number of units.
         runs: The number of runs (seeds) of the candidate and of the baseline.
         noise: Standard deviation over the baseline's runs, None for a single run.

@@ -141,6 +141,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "max_drop": (0.0, 100.0),
     "budget_minutes": (0.0, 1e6),
 }
+_FORMER = ("draws", "seed")
+"""Settings of a resampling that there no longer is."""
+
 _LISTS = ("must_not_regress", "allow_differences")
 
 
@@ -161,7 +164,7 @@ def _parse(raw: Mapping[str, Any], *, where: str) -> Policy:
     tasks = raw.get("tasks", {})
     if not isinstance(tasks, Mapping) or not all(isinstance(one, Mapping) for one in tasks.values()):
         raise UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
-    values = {n: _value(n, v, Policy, where) for n, v in raw.items() if n != "tasks"}
+    values = {n: _value(n, v, Policy, where) for n, v in raw.items() if n not in ("tasks", *_FORMER)}
     own = {
         name: _TaskPolicy(**{n: _value(n, v, _TaskPolicy, f"{where}, {name}") for n, v in one.items()})
         for name, one in tasks.items()

@@ -1,4 +1,4 @@
-"""Records of scores with the units that a check resamples, computed from the per-example file and cached."""
+"""Records of scores with the units that a check compares, computed from the per-example file and cached."""
 
 from __future__ import annotations
 

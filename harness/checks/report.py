@@ -42,7 +42,7 @@ EXITS: Mapping[tuple[Overall, bool], str] = {
 
 
 def _units_text(task: TaskOutcome) -> str:
-    """The number of resampled units with their name, e.g. "300 queries"; a dash for none."""
+    """The number of units with their name, e.g. "300 queries"; a dash for none."""
     return f"{task.units:,} {task.unit}".strip() if task.units else "–"
 
 

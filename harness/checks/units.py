@@ -1,4 +1,4 @@
-"""The units of a score that a check resamples: queries, pairs, texts or draws, in strata."""
+"""The units of a score that a check compares: queries, pairs, texts or draws, in strata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTHING: Floats = np.zeros(0)
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """The units of one split and subset, which are resampled on their own.
+    """The units of one split and subset.
 
     Attributes:
         measures: Names in MEASURES; the stratum's score is the mean of these measures.

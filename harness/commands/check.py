@@ -218,7 +218,7 @@ MEANINGS: Mapping[str, str] = {
     "correction": "for the number of tasks: holm, benjamini-hochberg or none",
     "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
     "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
-    "not_testable": "tasks without units to resample: inconclusive, or ignore them",
+    "not_testable": "tasks without units to compare: inconclusive, or ignore them",
     "allow_differences": "fields of an evaluation that may differ, as encoding.max_length",
     "budget_minutes": "after which no further work is begun; 0 for no limit",
 }

@@ -262,6 +262,15 @@ def glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) -> list[
     return lines
 
 
+def source_of(paper: Paper, row: PaperValue) -> tuple[str, str]:
+    """Where a line of GLUE is copied from, and whose convention it is by; empty: nowhere, and unknown."""
+    note = row.setting.partition(";")[0] if row.is_copy else row.note
+    source = "" if note.startswith(_OWN) else note
+    named = next((slug for words, slug in _SOURCES.items() if words in source), "")
+    copied = source or re.search(r"\[\d", row.model)
+    return source, named if copied else paper.slug
+
+
 def _glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
     rows = [row for row in paper.rows if row.suite == "GLUE dev" and row.is_score]
     for table in paper.tables:
@@ -269,17 +278,14 @@ def _glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
             first = line.first
             tasks = {plain(first.suite, name): row for name, row in line.cells.items()}
             average = tasks.pop(AVERAGE, None)
-            note = first.setting.partition(";")[0] if first.is_copy else first.note
-            source = "" if note.startswith(_OWN) else note
-            by_way = source or re.search(r"\[\d", first.model)
-            named = next((slug for words, slug in _SOURCES.items() if words in source), "")
+            source, convention = source_of(paper, first)
             yield GlueLine(
                 paper=paper.slug,
                 backbone=backbone_of(first.backbone, folder),
                 name=first.name,
                 table=table,
                 setting=first.setting,
-                convention=named if by_way else paper.slug,
+                convention=convention,
                 source=source,
                 tasks=tasks,
                 average=average,

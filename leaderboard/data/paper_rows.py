@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leaderboard.data.backbones import backbone_of, parameter_count
+from leaderboard.data.backbones import backbone_of, parameter_count, source_of
 from leaderboard.data.entries import NewEntry, Unit
 from leaderboard.data.papers import (
     AVERAGE,
@@ -85,7 +85,8 @@ def _document(rows: Sequence[PaperValue], listed: SiteSuite) -> dict[str, Any]:
 
 
 def _entry(paper: Paper, row: PaperValue, listed: SiteSuite, document: Mapping[str, Any]) -> NewEntry:
-    own = [view for view in views(listed.suite) if view in ("", paper.slug)]
+    convention = source_of(paper, row)[1] if row.suite == "GLUE dev" else paper.slug
+    own = [view for view in views(listed.suite) if view in ("", convention or paper.slug)]
     backbone = backbone_of(row.backbone)
     return NewEntry(
         model=f"{row.model} ({row.size_class})" if row.size_class else row.model,

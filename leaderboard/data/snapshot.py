@@ -27,7 +27,7 @@ from leaderboard.data.tables import TABLES, Tables, Writer, storable
 
 log = logging.getLogger(__name__)
 
-FORM = 16
+FORM = 17
 """The form of snapshots; raised when tables or what they hold change, so that old ones are made anew."""
 
 OWN = "own"

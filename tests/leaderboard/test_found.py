@@ -480,6 +480,18 @@ def test_glue_rows_hold_what_the_file_says(entries: list[NewEntry]) -> None:
     assert found > 10
 
 
+def test_a_line_that_a_paper_copies_is_by_the_convention_of_its_source() -> None:
+    """NeoBERT's table 3 has ModernBERT's numbers from "Warner 2024 Table 5", and NeoBERT's are its own."""
+    (unit,) = printed.units(FOLDER, SUITES)
+    by_model = {
+        entry.model: [view for slug, view, _ in entry.averages if slug == "glue"]
+        for entry in unit.read()
+        if isinstance(entry, NewEntry) and entry.source == "neobert" and entry.facts["table"] == "3"
+    }
+    assert by_model["ModernBERT (base)"] == ["modernbert"]
+    assert {tuple(by_model[model]) for model in by_model if model.startswith("NeoBERT")} == {("neobert",)}
+
+
 def test_a_stamp_follows_the_files(tmp_path: Path) -> None:
     assert FOLDER is not None
     for path in FOLDER.glob("*.*"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ FULL = {
     "budget_minutes": 30,
     "tasks": {"SciFact": {"margin": 3.0, "max_drop": 1, "must_not_regress": False}},
 }
+
+
+def test_settings_of_the_former_resampling_are_ignored() -> None:
+    assert _parse({"draws": 2000, "seed": 7, "alpha": 0.1}, where="here") == replace(DEFAULT, alpha=0.1)
 
 
 def test_every_setting_can_be_set() -> None:
@@ -68,7 +72,6 @@ def test_every_setting_can_be_set() -> None:
         ({"mean_margin": "big"}, 'or "measured"'),
         ({"least_margin": MEASURED}, "least_margin is 'measured'"),
         ({"max_drop": [1]}, r"max_drop is \[1\]"),
-        ({"draws": 2000}, "draws"),
         ({"budget_minutes": -1}, "budget_minutes is -1"),
         ({"correction": "bonferroni"}, "correction is 'bonferroni'"),
         ({"correction": ["holm"]}, "correction is"),
