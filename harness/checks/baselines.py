@@ -1,19 +1,24 @@
-"""Named baselines, and the Reference of a candidate: a baseline, its file, or a model."""
+"""Named baselines, their files with all records, and the Reference of a candidate: a baseline or a model."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from harness import backbones, bm25, files, paths
 from harness.documents import DocumentFolder, DocumentKind
-from harness.errors import UsageError, unknown
+from harness.errors import RecordError, UsageError, shortened, unknown
 from harness.request import DEFAULTS
+from harness.store import Store
 
 SCHEMA = 2
 """The version of a baseline's file; a newer version is refused."""
@@ -136,6 +141,139 @@ def _name_taken(name: str) -> UsageError:
     )
 
 
+EXPORT = ".zip"
+"""How the file of a baseline with all of its records ends."""
+
+_CONTENT = "content.json"
+"""The file in it that names the baseline and has the SHA-256 of every other one."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of each file in it, so that the same records give the same bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BaselineFile:
+    """A baseline in one file with its records and their per-example files.
+
+    Attributes:
+        path: The file.
+        records: The number of records.
+        size: Its bytes.
+        sha256: Of its bytes: the same for the same records.
+    """
+
+    path: Path
+    records: int
+    size: int
+    sha256: str
+
+
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, RuntimeError, EOFError),
+    *(ValueError, KeyError, TypeError, AttributeError, UsageError),
+)
+"""Errors of reading a file that is no such one."""
+
+
+def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
+    """Write a baseline with its records as one file, which `--baseline` takes on any machine.
+
+    Raises:
+        UsageError: There is no such baseline, a record of it is gone, or the file does not end in .zip.
+        StoreError: The file cannot be written.
+    """
+    if path.suffix != EXPORT:
+        raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Say e.g. {name}{EXPORT}.")
+    baseline, sums = BASELINES.read(results, name), dict[str, str]()
+    parts = {_place(results, part): part for part in _record_files(Store(results), baseline)}
+    parts |= {f"{BASELINES.folder}/{name}.json": BASELINES.path(results, name)}
+    files.writable(path.absolute().parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            for place, part in sorted(parts.items()):
+                content = part.read_bytes()
+                sums[place] = hashlib.sha256(content).hexdigest()
+                archive.writestr(_entry(place), content)
+            archive.writestr(_entry(_CONTENT), json.dumps({"schema": 1, "baseline": name, "files": sums}))
+        files.move(temporary, path)
+    except OSError as error:
+        raise files.write_error(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    records = sum(len(keys) for run in baseline.runs for keys in run.keys.values())
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return _BaselineFile(path=path, records=records, size=path.stat().st_size, sha256=sha256)
+
+
+def _entry(place: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(place, date_time=_EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+def _place(results: Path, part: Path) -> str:
+    return part.relative_to(results).as_posix()
+
+
+def _record_files(store: Store, baseline: Baseline) -> Iterator[Path]:
+    """The record of every key, and its per-example file."""
+    gone = []
+    for run in baseline.runs:
+        for task, keys in run.keys.items():
+            for key in keys:
+                record = store.get(run.folder, task, key)
+                if record is None:
+                    gone.append(task)
+                    continue
+                yield store.path(run.folder, task, key)
+                examples = store.examples(record, run.folder)
+                if examples is not None:
+                    yield examples
+    if gone:
+        raise UsageError(
+            f"Records of the baseline {baseline.name} are not in {store.root}: {shortened(gone)}.",
+            hint=f"harness baseline set {baseline.name} --replace measures them.",
+        )
+
+
+def _unpacked(path: Path) -> Path:
+    """The baseline's file among its records, unpacked in the cache once for each content.
+
+    Raises:
+        RecordError: The file is damaged, or of a newer version.
+    """
+    home = paths.cache_folder() / "baselines" / files.sha256_file(path)[:32]
+    try:
+        if not (home / _CONTENT).is_file():
+            _unpack(path, home)
+        name = json.loads((home / _CONTENT).read_bytes())["baseline"]
+        BASELINES.check_name(name)
+    except _DAMAGED as error:
+        raise RecordError(
+            f"{path} is no baseline with its records, or is damaged: {error}",
+            hint="Make it anew: harness baseline export NAME FILE.zip",
+        ) from error
+    return home / BASELINES.folder / f"{name}.json"
+
+
+def _unpack(path: Path, home: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(_CONTENT)
+        sums = json.loads(content)["files"]
+        if {*archive.namelist()} != {*sums, _CONTENT}:
+            raise ValueError("its files are not those that it lists.")
+        for place, sha256 in sums.items():
+            steps = PurePosixPath(place).parts
+            if not steps or steps[0] not in ("records", BASELINES.folder) or ".." in steps or "\\" in place:
+                raise ValueError(f"it holds a file {place!r}.")
+            part = archive.read(place)
+            if hashlib.sha256(part).hexdigest() != sha256:
+                raise ValueError(f"its {place} has another SHA-256.")
+            files.replace(home / place, part)
+    files.replace(home / _CONTENT, content)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """The baseline or model that a candidate is held against.
@@ -161,6 +299,8 @@ class Reference:
         path, home = paths.expanded(text), paths.results_folder(results)
         if path.suffix == ".json":
             return _from_file(text, path)
+        if path.suffix == EXPORT and path.is_file():
+            return _from_file(text, _unpacked(path))
         if text in BASELINES.names(home):
             return Reference(name=text, baseline=_with_known_options(BASELINES.read(home, text)))
         if "/" not in text and not _is_model(text) and not path.is_dir():

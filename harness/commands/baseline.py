@@ -107,6 +107,30 @@ def _show(name: str, results: Path | None, as_json: bool) -> int:
     return _print(BASELINES.read(paths.results_folder(results), name), as_json)
 
 
+@command.command("export")
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@options.results
+@options.as_json
+def _export(name: str, file: Path | None, results: Path | None, as_json: bool) -> int:
+    """Write the baseline NAME with all its records as one FILE, for machines that have none of them.
+
+    `harness check --baseline FILE` takes it. Without FILE it is NAME.zip.
+    """
+    from harness.checks.baselines import export_baseline
+
+    made = export_baseline(paths.results_folder(results), name, file or Path(f"{name}.zip"))
+    facts = {"file": str(made.path), "records": made.records, "bytes": made.size, "sha256": made.sha256}
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "baseline": name, **facts}, indent=1))
+    else:
+        click.echo(
+            f"{made.path}: {made.records} records, {made.size / 1e6:.1f} MB, SHA-256 {made.sha256[:12]}"
+        )
+        click.echo(f"Next: harness check --candidate MODEL --baseline {made.path}")
+    return 0
+
+
 def _table(found: list[Baseline]) -> None:
     from rich.table import Table
 

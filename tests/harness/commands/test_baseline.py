@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +107,87 @@ def test_the_treatment_is_kept_so_that_a_candidate_has_the_same(measured: Any, a
     )
     assert code == 2
     assert "encoding.max_length is 32, the baseline's 24" in " ".join(err.split())
+
+
+def test_a_fresh_machine_needs_its_file_alone(
+    measured: Any, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is as with the baseline's own results folder, from another one and an empty cache."""
+    exported, fresh = tmp_path / "last.zip", tmp_path / "fresh"
+    code, out, err = asked("baseline", "export", "last", exported, "--json")
+    assert code == 0, err
+    assert json.loads(out)["records"] == 4
+    assert hashlib.sha256(exported.read_bytes()).hexdigest() == json.loads(out)["sha256"]
+    again = asked("baseline", "export", "last", tmp_path / "again.zip", "--json")[1]
+    assert json.loads(again)["sha256"] == json.loads(out)["sha256"]
+    question = ("check", "--candidate", measured.model("worse"), "--offline", "--json")
+    here = json.loads(asked(*question, "--baseline", "last")[1])
+    monkeypatch.setenv("HARNESS_CACHE", str(fresh / "cache"))
+    code, out, err = asked(*question, "--baseline", exported, "--results", fresh / "results")
+    there = json.loads(out)
+    assert code == here["exit_code"], err
+    assert there["tasks"] == here["tasks"]
+    assert there["means"] == here["means"]
+
+
+def _changed(path: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    """A copy of an exported baseline with other content."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    change(parts)
+    other = path.with_name("changed.zip")
+    with zipfile.ZipFile(other, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return other
+
+
+def _one_byte(parts: dict[str, bytes]) -> None:
+    name = next(name for name in parts if name.endswith(".parquet"))
+    parts[name] = parts[name][:-1] + bytes([parts[name][-1] ^ 1])
+
+
+def _climbing(parts: dict[str, bytes]) -> None:
+    content = json.loads(parts["content.json"])
+    content["files"]["records/../../evil.json"] = hashlib.sha256(b"{}").hexdigest()
+    parts |= {"content.json": json.dumps(content).encode(), "records/../../evil.json": b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_one_byte, "has another SHA-256"),
+        (_climbing, "it holds a file 'records/../../evil.json'"),
+        (lambda parts: parts.update({"records/more": b""}), "not those that it lists"),
+        (lambda parts: parts.pop("content.json"), "content.json"),
+        (lambda parts: parts.update({"content.json": b"[]"}), "list indices"),
+    ],
+)
+def test_a_file_that_was_changed_is_refused(
+    change: Any, told: str, measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    asked("baseline", "export", "last", tmp_path / "last.zip")
+    changed = _changed(tmp_path / "last.zip", change)
+    code, _, err = asked("check", "--candidate", measured.model("good"), "--baseline", changed, "--offline")
+    text = " ".join(err.split())
+    assert code == 2
+    assert "is no baseline with its records, or is damaged" in text
+    assert told in text
+    assert "harness baseline export" in text
+    assert not list(tmp_path.rglob("evil.json"))
+
+
+def test_a_baseline_whose_records_are_gone_is_not_exported(measured: Any, asked: Any, tmp_path: Path) -> None:
+    key = BASELINES.read(measured.results, "last").runs[0].keys["find"][0]
+    (record,) = measured.results.rglob(f"{key}.json")
+    record.unlink()
+    code, _, err = asked("baseline", "export", "last", tmp_path / "last.zip")
+    assert code == 2
+    assert "Records of the baseline last are not in" in " ".join(err.split())
+    assert list(tmp_path.glob("*.zip")) == []
+    code, _, err = asked("baseline", "export", "last", tmp_path / "last.json")
+    assert code == 2
+    assert "does not end in .zip" in err
 
 
 def test_seeds_are_kept_so_that_a_candidate_has_as_many(measured: Any, asked: Any) -> None:
