@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -131,7 +130,7 @@ def require_alike(
     Args:
         candidate: By task, the identity of each of the candidate's scores.
         baseline: By task, those of the baseline.
-        allowed: Fields that may differ, with * and ? for any characters.
+        allowed: Fields that may differ, or the first or last word of them; * and ? stand for any characters.
         name: The baseline's name, for the message.
 
     Raises:
@@ -142,11 +141,21 @@ def require_alike(
         pairs = _pairs(identities, baseline.get(task, ()))
         for difference in dict.fromkeys(_text(d) for mine, theirs in pairs for d in mine.differences(theirs)):
             found.setdefault(difference, []).append(task)
-    allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
+    allowed_ones = {d: t for d, t in found.items() if any(_names(a, d[0]) for a in allowed)}
     refused = {d: t for d, t in found.items() if d not in allowed_ones}
     if refused:
         raise _refusal(refused, name)
     return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
+
+
+def _names(pattern: str, field: str) -> bool:
+    """Whether a pattern names a field, or its first or last word.
+
+    >>> _names("pooling", "encoding.pooling"), _names("prompts", "prompts.query"), _names("x", "data.x.y")
+    (True, True, False)
+    """
+    words = (field, field.partition(".")[0], field.rpartition(".")[2])
+    return any(fnmatchcase(word, pattern) for word in words)
 
 
 def _pairs(
@@ -205,12 +214,15 @@ def _refusal(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) ->
     lines = [f"  {_describe(d, tasks)}" for d, tasks in refused.items()]
     more = len(lines) - SHOWN
     listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
-    fields = json.dumps(list(dict.fromkeys(field for field, _, _ in refused)))
+    words = (
+        f.rpartition(".")[2] if f.startswith("encoding.") else f.partition(".")[0] for f, _, _ in refused
+    )
+    flags = " ".join(f"--allow-differences {word}" for word in dict.fromkeys(words))
     return UsageError(
         f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
-        hint="Leave out the options that differ, or type those that make both alike (a model's own length "
-        "or prompts can be overruled: --max-length, --prompt), or set the baseline anew. "
-        f"To compare all the same: allow_differences = {fields} in a policy.",
+        hint=f"To compare them all the same, as where each model has its own pooling or prompts: {flags}. Else "
+        "type the options that make both alike (--max-length, --prompt and the like), leave out those that "
+        "were typed for the candidate alone, or set the baseline anew.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from harness.request import Request
     "--baseline",
     default=None,
     metavar="NAME|FILE|MODEL",
-    help="By whom: a baseline that was set, its file, or a model.",
+    help="By whom: a baseline that was set, its file, a file of `harness baseline export`, or a model.",
 )
 @click.option(
     "--suite",
@@ -58,6 +58,14 @@ from harness.request import Request
     type=click.Path(path_type=Path),
     default=None,
     help="TOML file with margins, levels and what must not regress (docs/check.md).",
+)
+@click.option(
+    "--allow-differences",
+    "allowed",
+    multiple=True,
+    metavar="FIELD",
+    help="What may differ between the evaluations, e.g. pooling, max_length or prompts, beside what the "
+    "policy allows. Repeat for several.",
 )
 @click.option("--explain", is_flag=True, help="Print the policy and what it means; compare nothing.")
 @click.option("--all", "every", is_flag=True, help="List equivalent tasks, too.")
@@ -89,6 +97,7 @@ def command(
     project: str | None,
     seeds: int | None,
     policy_file: Path | None,
+    allowed: tuple[str, ...],
     explain: bool,
     every: bool,
     junit: Path | None,
@@ -103,6 +112,7 @@ def command(
     regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
     """
     policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
+    policy = replace(policy, allow_differences=(*policy.allow_differences, *allowed))
     if explain:
         return _explain(policy, as_json)
     reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}
@@ -219,7 +229,7 @@ MEANINGS: Mapping[str, str] = {
     "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
     "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
     "not_testable": "tasks without units to compare: inconclusive, or ignore them",
-    "allow_differences": "fields of an evaluation that may differ, as encoding.max_length",
+    "allow_differences": "fields of an evaluation that may differ, as pooling or encoding.max_length",
     "budget_minutes": "after which no further work is begun; 0 for no limit",
 }
 """The meaning of each setting, in a line."""

@@ -231,6 +231,18 @@ def test_a_difference_that_a_policy_allows_only_warns(measured: Any, asked: Any,
     assert any("max_length is 32" in one and "as the policy allows" in one for one in told["warnings"])
 
 
+def test_a_difference_of_the_models_own_names_what_to_type(measured: Any, asked: Any) -> None:
+    question = ("--candidate", measured.model("good"), "--baseline", "last", "--offline")
+    code, _, err = asked("check", *question, "--max-length", "32", "--pooling", "cls")
+    text = " ".join(err.split())
+    assert code == 2
+    assert "--allow-differences pooling --allow-differences max_length" in text
+    flags = ("--allow-differences", "pooling", "--allow-differences", "max_length")
+    code, told = check(measured, asked, "good", "last", "--max-length", "32", "--pooling", "cls", *flags)
+    assert code == told["exit_code"] != 2
+    assert sum("as the policy allows" in one for one in told["warnings"]) == 2
+
+
 def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
     for path in (measured.results / "records").glob("worse-*/*/*.json"):
         record = without_digest(path.read_text())
