@@ -220,9 +220,9 @@ def _refusal(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) ->
     flags = " ".join(f"--allow-differences {word}" for word in dict.fromkeys(words))
     return UsageError(
         f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
-        hint=f"To compare them all the same, as where each model has its own pooling or prompts: {flags}. Else "
-        "type the options that make both alike (--max-length, --prompt and the like), leave out those that "
-        "were typed for the candidate alone, or set the baseline anew.",
+        hint=f"To compare all the same, as where models have a pooling or prompts of their own: {flags}. "
+        "Else type the options that make both alike (--max-length, --prompt and the like), leave out those "
+        "that were typed for the candidate alone, or set the baseline anew.",
     )
 
 
