@@ -111,7 +111,7 @@ def _summaries(rows: _ExampleRows) -> Stratum:
 REFIT = 1.3
 """What a corpus' variance is more than with the clusters of its texts fixed: clusters move with the texts.
 
-By 200 simulations each of k-means on 300 and 1,000 texts the ratio is 1.0 to 1.4.
+`tests/benchmarks/simulate_bounds.py` holds it against the truth for k-means.
 """
 
 
