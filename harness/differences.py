@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, shortened
 
 OWN = frozenset({"artifact", "runs", "start_weights"})
 """Fields that differ between any two models."""
@@ -124,6 +124,8 @@ def require_alike(
     baseline: Mapping[str, Sequence[Identity]],
     allowed: Sequence[str],
     name: str,
+    *,
+    own_prompts: bool = False,
 ) -> list[str]:
     """Refuse to compare scores that were measured differently; gives sentences on allowed differences.
 
@@ -132,6 +134,7 @@ def require_alike(
         baseline: By task, those of the baseline.
         allowed: Fields that may differ, or the first or last word of them; * and ? stand for any characters.
         name: The baseline's name, for the message.
+        own_prompts: Whether prompts may differ, as those that belong to the models.
 
     Raises:
         UsageError: A field differs that may not; the message has both values.
@@ -141,11 +144,18 @@ def require_alike(
         pairs = _pairs(identities, baseline.get(task, ()))
         for difference in dict.fromkeys(_text(d) for mine, theirs in pairs for d in mine.differences(theirs)):
             found.setdefault(difference, []).append(task)
-    allowed_ones = {d: t for d, t in found.items() if any(_names(a, d[0]) for a in allowed)}
-    refused = {d: t for d, t in found.items() if d not in allowed_ones}
+    alike = {d: t for d, t in found.items() if any(_names(a, d[0]) for a in allowed)}
+    own = {d: t for d, t in found.items() if own_prompts and d not in alike and _names("prompts", d[0])}
+    refused = {d: t for d, t in found.items() if d not in alike and d not in own}
     if refused:
         raise _refusal(refused, name)
-    return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
+    sentences = [f"{_describe(d, tasks)}, which is allowed." for d, tasks in alike.items()]
+    if own:
+        tasks = dict.fromkeys(task for names in own.values() for task in names)
+        sentences.append(
+            f"Each model has prompts of its own on {shortened(list(tasks))}; --prompt gives both the same."
+        )
+    return sentences
 
 
 def _names(pattern: str, field: str) -> bool:

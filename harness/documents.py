@@ -27,7 +27,7 @@ Migration = Callable[[dict[str, Any]], dict[str, Any]]
 class DocumentPart(BaseModel):
     """A part of a document: frozen, and without fields that are not declared."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 Document = TypeVar("Document")

@@ -5,7 +5,6 @@ Where standard error is not a terminal there are no bars, but a line with its ti
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -309,9 +308,6 @@ def _seconds_text(record: Record) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
 
 
-WIDE = 200
-
-
 def most_common(texts: Sequence[str]) -> str:
     """The most frequent text, the first of several.
 
@@ -319,13 +315,6 @@ def most_common(texts: Sequence[str]) -> str:
     'b'
     """
     return max(dict.fromkeys(texts), key=list(texts).count)
-
-
-def console(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream is not None and stream.isatty() else WIDE  # None where it was closed
-    return Console(file=stream, width=width, markup=False)
 
 
 def carry_out(prepared: PreparedRun, out: Console) -> Report:

@@ -32,11 +32,11 @@ from harness.suite_report import (
     means_lines,
     over_seeds_json,
     over_seeds_lines,
-    print_table,
     selected_json,
     untouched_json,
     untouched_lines,
 )
+from harness.terminal import print_table
 from harness.trained_report import print_trained_result, trained_result_json
 from harness.types import Column, Convention, Suite, Task
 from harness.workers import Failure
@@ -258,6 +258,15 @@ class Report:
     def failures(self) -> tuple[Result, ...]:
         """The results that failed, had no data, or were not reached."""
         return tuple(r for r in self.results if r.how in ("failed", "impossible", "stopped"))
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The reason of each task without a score, by task."""
+        other = {"stopped": "the budget was used up", "impossible": "its data is missing"}
+        return {
+            one.cell.task.name: one.failure.message if one.failure else other.get(one.how, "it failed")
+            for one in self.failures
+        }
 
     @property
     def exit_code(self) -> int:

@@ -141,19 +141,6 @@ class Request:
         if request.devices:
             check_devices(request.devices)
 
-    def refuse_model_recipe(self) -> None:
-        """Refuse a recipe that makes a model, where a model that is there is compared or followed.
-
-        Raises:
-            UsageError: The message says what to type.
-        """
-        for name in self.recipe:
-            if catalog.recipe_kind(name) == "model":
-                raise UsageError(
-                    f"{name} makes a model, which must be there before it is compared or followed.",
-                    hint=f"Type harness train --model MODEL --recipe {name}, then give its folder.",
-                )
-
     def open_suites(self) -> Sequence[Suite]:
         """The suites of a request.
 

@@ -10,7 +10,8 @@ from harness.scores import (
     TrainedResult,
     score_text,
 )
-from harness.suite_report import CHOSE, mean_text, print_table, record_chose, shown_only_lines
+from harness.suite_report import CHOSE, mean_text, record_chose, shown_only_lines
+from harness.terminal import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console

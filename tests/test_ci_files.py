@@ -280,7 +280,7 @@ def test_the_first_verdict_is_a_new_comment(runner: Runner) -> None:
 
 @needs_jq
 def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
-    old = markdown(small_check(overall="equivalent", exit_code=0))
+    old = markdown(small_check(overall="passed", exit_code=0))
     assert commented(runner, "Looks good.", old, old).returncode == 0
     written = runner.calls("gh")[-1]
     assert written[:4] == ["api", "--method", "PATCH", "repos/owner/name/issues/comments/41"]
@@ -288,7 +288,7 @@ def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
 
 @needs_jq
 def test_a_comment_of_somebody_else_is_not_written_over(runner: Runner) -> None:
-    old = markdown(small_check(overall="equivalent", exit_code=0))
+    old = markdown(small_check(overall="passed", exit_code=0))
     assert commented(runner, old, by="User").returncode == 0
     assert runner.calls("gh")[-1][2] == "POST"
 
@@ -350,13 +350,11 @@ def test_the_nightly_workflow_installs_as_the_action_does(runner: Runner) -> Non
 
 def test_the_snippet_of_gitlab_writes_the_reports_it_names(runner: Runner) -> None:
     job = read(GITLAB)["harness-check"]
-    names = ("CHECK_CANDIDATE", "CHECK_BASELINE", "CHECK_SUITE")
-    runner.environment |= dict(zip(names, (ODD, "release", "nanobeir"), strict=True))
+    runner.environment |= {"CHECK_CANDIDATE": ODD, **job["variables"]}
     runner.environment["STUB_EXIT"] = "3"
     assert runner.run({"run": SHELL[GITLAB.name]}, "-eo", "pipefail").returncode == 3
-    assert runner.calls("harness")[0][:7] == [
-        *("check", "--candidate", ODD, "--baseline", "release", "--suite", "nanobeir"),
-    ]
+    given = ("check", "--candidate", ODD, "--baseline", "baselines/release.zip", "--json-file")
+    assert tuple(runner.calls("harness")[0][:6]) == given
     assert (runner.workspace / job["artifacts"]["reports"]["junit"]).exists()
     assert job["allow_failure"] == {"exit_codes": [3]}
 

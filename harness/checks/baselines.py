@@ -8,19 +8,20 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from harness import backbones, bm25, files, paths
+from harness.checks.outcome import KnownErrors, Power, known_errors
 from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import RecordError, UsageError, shortened, unknown
 from harness.request import DEFAULTS
 from harness.store import Store
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of a baseline's file; a newer version is refused."""
 
 
@@ -34,6 +35,12 @@ def _with_changes(baseline: dict[str, Any]) -> dict[str, Any]:
         *([f"fresh_seeds={seeds}"] if seeds is not None else []),
     ]
     return {**baseline, "asked": {**asked, "changes": former}}
+
+
+def _with_options(baseline: dict[str, Any]) -> dict[str, Any]:
+    """A baseline of schema 2, in which options had another name, as one of schema 3."""
+    kept = {name: value for name, value in baseline.items() if name != "asked"}
+    return {**kept, "options": baseline.get("asked", {})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +73,33 @@ class Baseline:
         when: ISO time in UTC.
         suites: The suites as they were typed.
         seeds: The number of seeds of each model.
-        asked: The options of the evaluation by name, as the command line has them.
+        options: The options of the evaluation by name, as the command line has them.
         runs: The models, at least one.
+        power: What a check against it can see under the default policy; None of baselines set before.
+        errors: The errors of earlier checks against it, in a file for another machine.
     """
 
     name: str
     when: str
     suites: Annotated[tuple[str, ...], Field(min_length=1)]
     seeds: Annotated[int, Field(strict=True, gt=0)]
-    asked: Mapping[str, Any]
+    options: Mapping[str, Any]
     runs: Annotated[tuple[BaselineModel, ...], Field(min_length=1)]
+    power: Power | None = None
+    errors: KnownErrors = field(default_factory=KnownErrors)
 
     __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The ArtifactKeys of its models."""
+        return tuple(dict.fromkeys(run.artifact for run in self.runs))
+
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The EvaluationKeys of all records, by task."""
+        tasks = dict.fromkeys(task for run in self.runs for task in run.keys)
+        return {task: tuple(key for run in self.runs for key in run.keys.get(task, ())) for task in tasks}
 
     def to_json(self) -> dict[str, Any]:
         """The baseline as plain values (docs/json.md)."""
@@ -89,7 +111,7 @@ BASELINES = DocumentFolder(
         name="baseline",
         type=Baseline,
         schema=SCHEMA,
-        migrations={1: _with_changes},
+        migrations={1: _with_changes, 2: _with_options},
         hint="`harness baseline set NAME` makes one.",
     ),
     folder="baselines",
@@ -185,14 +207,15 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     if path.suffix != EXPORT:
         raise UsageError(f"{path} does not end in {EXPORT}.", hint=f"Say e.g. {name}{EXPORT}.")
     baseline, sums = BASELINES.read(results, name), dict[str, str]()
+    errors = known_errors(results, baseline.artifacts, baseline.keys, ())
+    own = json.dumps(replace(baseline, errors=errors).to_json(), indent=1) + "\n"
     parts = {_place(results, part): part for part in _record_files(Store(results), baseline)}
-    parts |= {f"{BASELINES.folder}/{name}.json": BASELINES.path(results, name)}
     files.writable(path.absolute().parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-            for place, part in sorted(parts.items()):
-                content = part.read_bytes()
+            contents = {place: part.read_bytes() for place, part in sorted(parts.items())}
+            for place, content in {f"{BASELINES.folder}/{name}.json": own.encode(), **contents}.items():
                 sums[place] = hashlib.sha256(content).hexdigest()
                 archive.writestr(_entry(place), content)
             archive.writestr(_entry(_CONTENT), json.dumps({"schema": 1, "baseline": name, "files": sums}))
@@ -323,7 +346,7 @@ def _from_file(text: str, path: Path) -> Reference:
 
 def _with_known_options(baseline: Baseline) -> Baseline:
     """The baseline, if each of its options is one of an evaluation: another one would be ignored."""
-    for name in baseline.asked:
+    for name in baseline.options:
         if name not in DEFAULTS:
             then = "Mend its file, or set it anew with harness baseline set."
             raise unknown(f"option of the baseline {baseline.name}", name, DEFAULTS, then=then)

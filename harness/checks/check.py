@@ -1,157 +1,201 @@
-"""The check of a candidate against a baseline: run missing scores, compare, decide, write the result."""
+"""The check of a candidate against a baseline, and the setting of a baseline: run, compare, decide, write."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness import evaluation, files
+from harness import files, paths
 from harness.arguments import checked
-from harness.checks import decide
-from harness.checks import policy as policies
-from harness.checks.baselines import Baseline, Reference
-from harness.checks.decide import conclude
-from harness.checks.outcome import CHECKS, Check, Party, TaskOutcome, check_files
+from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
+from harness.checks.decide import baseline_power, conclude, decide
+from harness.checks.outcome import (
+    CHECKS,
+    Check,
+    KnownErrors,
+    Party,
+    Sensitivity,
+    TaskOutcome,
+    check_files,
+    known_errors,
+)
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
+from harness.checks.units import TRAINED
 from harness.differences import provenance_differences, require_alike
-from harness.errors import RecordError, UsageError, nearest, shortened, unknown
-from harness.execute import Listeners
+from harness.errors import HarnessError, RecordError, UsageError, nearest, shortened, unknown
 from harness.identity import digest
-from harness.report import Report
 from harness.request import Request, ResolvedRequest
 from harness.types import Suite, Task
+
+Announce = Callable[[str], None]
+"""Gets sentences that a user should read before anything is measured."""
 
 
 def run_check(
     candidate: str,
-    standard: Reference,
+    reference: Reference,
     request: Request,
     *,
     seeds: int = 1,
     policy: Policy = DEFAULT,
     carry_out: CarryOut,
+    announce: Announce = lambda _sentence: None,
 ) -> Check:
     """Compare a candidate with a baseline.
 
     Args:
         candidate: A catalog name, `org/name[@revision]` or a folder.
-        standard: The Reference that the candidate is held against.
+        reference: What the candidate is held against.
         request: Suites and settings; its models are ignored.
         seeds: The number of seeds of random draws and of a recipe's trainings.
         policy: Margins, levels, and the tasks that must not regress.
         carry_out: Runs a request where records are missing.
+        announce: Gets a sentence for each margin that the baseline's examples can hardly show.
 
     Raises:
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
         StoreError: The results folder cannot be written.
     """
     budget = policy.budget_minutes * 60 or None
-    asked = _requests(candidate, standard, replace(request, budget=budget), seeds)
-    told = _fitting(policy, [task.name for task in _tasks(asked[0].opened.suites)])
-    sides = _comparison(asked, standard, {})
-    told += _require_same_conditions(asked, sides, standard, policy)
-    if not sides.candidate.complete or (standard.baseline is None and not sides.baseline.complete):
-        sides = _comparison(asked, standard, _measured(asked, carry_out))
-    made = _decided(asked[0].opened, sides, standard, policy, told)
-    _keep_check(asked[0].opened.results, made)
+    requests = _requests(candidate, reference, replace(request, budget=budget), seeds)
+    resolved = requests[0].opened
+    warnings = _policy_warnings(policy, [task.name for task in _tasks(resolved.suites)])
+    sides = _comparison(requests, reference, {})
+    warnings += _require_same_conditions(requests, sides, reference, policy)
+    known = _known_errors(resolved.results, sides, reference.baseline)
+    trainings = sides.candidate.trainings
+    power = baseline_power(sides.baseline, resolved.suites, policy, known, trainings=trainings)
+    weak = [text for suite in resolved.suites if (text := _weakness(suite, power.means[suite.name]))]
+    for sentence in weak:
+        announce(sentence)
+    if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
+        sides = _comparison(requests, reference, _measured(requests, carry_out))
+    made = _decided(resolved, sides, reference, policy, known, [*warnings, *weak])
+    _keep_check(resolved.results, made)
     return made
 
 
-def _requests(candidate: str, standard: Reference, request: Request, seeds: int) -> tuple[CheckRequest, ...]:
+ENOUGH = 0.8
+"""The chance that an equal model passes, below which a margin of the policy is told to be too small."""
+
+
+def _weakness(suite: Suite, one: Sensitivity) -> str:
+    """A sentence on a margin of the policy within which an equal model would often not be shown to be."""
+    if one.source != "policy" or one.passing is None or one.automatic is None or one.passing >= ENOUGH:
+        return ""
+    more = "more examples"
+    if one.margin:
+        more = f"about {(one.automatic / one.margin) ** 2:.1f} times as many examples, as of a full suite"
+    return (
+        f"A margin of {100 * one.margin:.2f} points is less than the mean of {suite.name} can show: an equal "
+        f"model would pass in {one.passing:.0%} of checks. What helps: "
+        f"{'margin' if len(suite.tasks) == 1 else 'mean_margin'} = "
+        f'{100 * one.automatic:.2f} or "auto"; {more}; or repeated runs of the baseline.'
+    )
+
+
+def _known_errors(results: Path, sides: Comparison, baseline: Baseline | None) -> KnownErrors:
+    """The errors of earlier checks here, else those that came with the baseline's file."""
+    found = known_errors(results, sides.baseline.artifacts, sides.baseline.keys, sides.candidate.artifacts)
+    carried = baseline.errors if baseline is not None else KnownErrors()
+    return KnownErrors(tasks={**carried.tasks, **found.tasks}, means={**carried.means, **found.means})
+
+
+def _requests(candidate: str, reference: Reference, request: Request, seeds: int) -> tuple[CheckRequest, ...]:
     """The requests for the candidate, and for the baseline if it is a model."""
-    models = (candidate,) if standard.baseline is not None else (candidate, standard.name)
+    models = (candidate,) if reference.baseline is not None else (candidate, reference.name)
     return tuple(CheckRequest.of(request, model, seeds) for model in models)
 
 
 def _require_same_conditions(
-    asked: Sequence[CheckRequest], sides: Comparison, standard: Reference, policy: Policy
+    requests: Sequence[CheckRequest], sides: Comparison, reference: Reference, policy: Policy
 ) -> list[str]:
     """Refuse sides that are not evaluated alike, before anything runs; gives the allowed differences."""
-    if standard.baseline is None:
-        theirs = asked[1].identities
+    baseline, typed = reference.baseline, bool(requests[0].requests[0].settings.prompts)
+    if baseline is None:
+        theirs = requests[1].identities
     else:
-        _require_records(sides.baseline, standard)
+        _require_records(sides.baseline, reference)
         theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
-    mine = asked[0].identities
-    return require_alike(mine, theirs, policy.allow_differences, standard.name)
+        typed = typed or bool(baseline.options.get("prompts"))
+    mine = requests[0].identities
+    return require_alike(mine, theirs, policy.allow_differences, reference.name, own_prompts=not typed)
 
 
-def _require_records(baseline: CheckSide, standard: Reference) -> None:
+def _require_records(baseline: CheckSide, reference: Reference) -> None:
     """Refuse a baseline without any of its records."""
     if any(baseline.scored.values()) or not any(run.keys for run in baseline.runs):
         return
     raise UsageError(
-        f"None of the records of the baseline {standard.name} is in {baseline.home / 'records'}.",
-        hint="Copy them there, name the results folder that has them with --results, or set the baseline "
-        "anew with harness baseline set.",
+        f"None of the records of the baseline {reference.name} is in {baseline.home / 'records'}.",
+        hint=f"Export it where they are (harness baseline export {reference.name} FILE.zip) and give "
+        "--baseline FILE.zip; or name the results folder that has them with --results.",
     )
 
 
-def _measured(asked: Sequence[CheckRequest], carry_out: CarryOut) -> dict[tuple[str, str], str]:
+def _measured(requests: Sequence[CheckRequest], carry_out: CarryOut) -> dict[tuple[str, str], str]:
     """Run the missing scores; gives the reasons of failures by artifact and task."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
-    for one in asked:
+    for one in requests:
         for request in one.requests:
             left = None if request.budget is None else max(request.budget - (time.monotonic() - began), 0.0)
-            report = carry_out(replace(request, budget=left))
-            failures |= {(one.run.artifact, task): reason for task, reason in _failures(report)}
+            lacking = carry_out(replace(request, budget=left))
+            failures |= {(run.artifact, task): why for run in one.runs for task, why in lacking.items()}
     return failures
 
 
-def _failures(report: Report) -> Iterator[tuple[str, str]]:
-    for result in report.failures:
-        told = "the budget (budget_minutes) was used up" if result.how == "stopped" else "it failed"
-        yield result.cell.task.name, result.failure.message if result.failure else told
-
-
 def _comparison(
-    asked: Sequence[CheckRequest], standard: Reference, failures: Mapping[tuple[str, str], str]
+    requests: Sequence[CheckRequest], reference: Reference, failures: Mapping[tuple[str, str], str]
 ) -> Comparison:
-    found = asked[0].opened
-    other = standard.baseline
-    runs = other.runs if other is not None else (asked[1].run,)
+    resolved, baseline = requests[0].opened, reference.baseline
+    runs = baseline.runs if baseline is not None else requests[1].runs
     return Comparison(
-        candidate=CheckSide.read([asked[0].run], found, found.results),
-        baseline=CheckSide.read(runs, found, standard.results or found.results),
+        candidate=CheckSide.read(requests[0].runs, resolved, resolved.results),
+        baseline=CheckSide.read(runs, resolved, reference.results or resolved.results),
         failures=failures,
     )
 
 
 def _decided(
-    found: ResolvedRequest, sides: Comparison, standard: Reference, policy: Policy, told: Sequence[str]
+    resolved: ResolvedRequest,
+    sides: Comparison,
+    reference: Reference,
+    policy: Policy,
+    known: KnownErrors,
+    warnings: Sequence[str],
 ) -> Check:
     started = time.monotonic()
-    said = decide.decide(sides, found.suites, policy, standard.name)
-    tasks = (*_in_suites(said.tasks, found.suites), *_dropped(standard, found))
+    decisions = decide(sides, resolved.suites, policy, known)
+    tasks = (*_in_suites(decisions.tasks, resolved.suites), *_dropped(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predicted(suite, sides))
-        for suite, mean in zip(found.suites, said.means, strict=True)
+        for suite, mean in zip(resolved.suites, decisions.means, strict=True)
     )
     end = conclude(tasks, means, policy)
-    parties = _party(sides.candidate, "", None), _party(sides.baseline, standard.name, standard.baseline)
+    parties = _party(sides.candidate, "", None), _party(sides.baseline, reference.name, reference.baseline)
     return Check(
-        id=_name_of(tasks, policy, found, parties),
+        id=_digest(tasks, policy, resolved, parties),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=parties[0],
         baseline=parties[1],
-        suites=tuple(suite.name for suite in found.suites),
-        recipe=", ".join(found.request.recipe),
+        suites=tuple(suite.name for suite in resolved.suites),
+        recipe=", ".join(resolved.request.recipe),
         policy=policy.to_json(),
         overall=end.verdict,
         because=end.because,
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        warnings=(*told, *_warnings(tasks, sides, found)),
+        warnings=(*warnings, *_warnings(tasks, sides, resolved)),
         seconds=round(time.monotonic() - started, 3),
     )
 
@@ -167,14 +211,14 @@ def _party(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
     return Party(
         name=first.model,
         source=typed or first.source,
-        artifacts=tuple(dict.fromkeys(run.artifact for run in one.runs)),
+        artifacts=one.artifacts,
         revision=first.revision,
         baseline=baseline.name if baseline is not None else "",
     )
 
 
-def _name_of(
-    tasks: Sequence[TaskOutcome], policy: Policy, found: ResolvedRequest, parties: tuple[Party, Party]
+def _digest(
+    tasks: Sequence[TaskOutcome], policy: Policy, resolved: ResolvedRequest, parties: tuple[Party, Party]
 ) -> str:
     """The id of a check: the same for the same records under the same policy."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
@@ -182,7 +226,7 @@ def _name_of(
         {
             "tasks": compared,
             "policy": policy.to_json(),
-            "suites": list(found.request.suites),
+            "suites": list(resolved.request.suites),
             "candidate": list(parties[0].artifacts),
             "baseline": [parties[1].baseline, *parties[1].artifacts],
         }
@@ -196,16 +240,15 @@ def _in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterato
         yield replace(one, suites=tuple(names))
 
 
-def _dropped(standard: Reference, found: ResolvedRequest) -> Iterator[TaskOutcome]:
+def _dropped(reference: Reference, resolved: ResolvedRequest) -> Iterator[TaskOutcome]:
     """Missing outcomes for tasks of a baseline that its own, unchanged suites no longer have."""
-    asked = found.request
-    other = standard.baseline
-    options = asked.options
+    request, baseline = resolved.request, reference.baseline
+    options = request.options
     narrowed = options.tasks or options.languages or options.subsets or options.splits
-    if other is None or narrowed or asked.suites != other.suites or other.asked.get("tasks"):
+    if baseline is None or narrowed or request.suites != baseline.suites or baseline.options.get("tasks"):
         return
-    here = {task.name for suite in found.suites for task in suite.tasks}
-    pinned = {task: keys for run in other.runs for task, keys in run.keys.items()}
+    here = {task.name for suite in resolved.suites for task in suite.tasks}
+    pinned = {task: keys for run in baseline.runs for task, keys in run.keys.items()}
     for task, keys in pinned.items():
         if task not in here:
             yield TaskOutcome(
@@ -221,18 +264,18 @@ def _dropped(standard: Reference, found: ResolvedRequest) -> Iterator[TaskOutcom
 def _predicted(suite: Suite, sides: Comparison) -> dict[str, Any]:
     """A proxy's prediction of its benchmark for both sides, from main scores; {} if a score is missing."""
     found: dict[str, Any] = {}
-    for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
-        scores = {task: mean_score(ones) for task, ones in one.scored.items()}
+    for name, side in (("candidate", sides.candidate), ("baseline", sides.baseline)):
+        scores = {task: mean_score(ones) for task, ones in side.scored.items()}
         known = {task: score for task, score in scores.items() if score is not None}
-        told = suite.predictor.predict(known) if suite.predictor is not None else None
-        if told is None:
+        one = suite.predictor.predict(known) if suite.predictor is not None else None
+        if one is None:
             return {}
-        bounds = {f"{name}_low": told.low, f"{name}_high": told.high}
-        found |= {"target": told.target, name: told.value, **bounds}
+        bounds = {f"{name}_low": one.low, f"{name}_high": one.high}
+        found |= {"target": one.target, name: one.value, **bounds}
     return found
 
 
-def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, found: ResolvedRequest) -> Iterator[str]:
+def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, resolved: ResolvedRequest) -> Iterator[str]:
     """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
@@ -240,9 +283,12 @@ def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, found: ResolvedRe
         if mine and sides.baseline.scored[task]
     }
     yield from provenance_differences(pairs)
-    if any(one.unit == "examples" and one.runs == (1, 1) for one in tasks):
-        yield "Each side was trained once, so what another seed would give is not known (--seeds 3)."
-    for suite in found.suites:
+    if any((one.unit == TRAINED or resolved.stages) and one.runs == (1, 1) for one in tasks):
+        yield (
+            "Each side was trained once: this compares two trainings, not two backbones, and another seed "
+            "may give another verdict (--seeds 3, on both sides)."
+        )
+    for suite in resolved.suites:
         if suite.left_out:
             yield (
                 f"{len(suite.left_out)} of {len(suite.columns)} columns of {suite.name} were left out by "
@@ -259,39 +305,113 @@ def check(
     *,
     seeds: int | None = None,
     policy: Policy | Path | str | None = None,
-    listeners: Listeners | None = None,
+    listeners: Any = None,
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
     candidate, baseline = checked("model", candidate), checked("baseline", baseline)
     suites = checked("suites", suite)
     seeds = None if seeds is None else checked("seeds", seeds)
-    limits = policies.Policy.of(policy)
-    standard = Reference.resolve(baseline, checked("results", request.get("results")))
-    set_one = standard.baseline
-    if set_one is not None:
-        suites, seeds = suites or set_one.suites, seeds or set_one.seeds
+    limits = Policy.of(policy)
+    reference = Reference.resolve(baseline, checked("results", request.get("results")))
+    if reference.baseline is not None:
+        suites, seeds = suites or reference.baseline.suites, seeds or reference.baseline.seeds
     if not suites:
         raise UsageError(
             f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
         )
-    asked = _request(suites, set_one).changed(request, of="harness.check")
-    with asked.network():
-        return run_check(
-            candidate,
-            standard,
-            asked,
-            seeds=seeds or 1,
-            policy=limits,
-            carry_out=lambda one: evaluation.execute(evaluation.prepare(one), listeners),
-        )
+    run = _request(suites, reference.baseline).changed(request, of="harness.check")
+
+    def carry_out(one: Request) -> Mapping[str, str]:
+        from harness import evaluation
+
+        return evaluation.execute(evaluation.prepare(one), listeners).lacking
+
+    with run.network():
+        return run_check(candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=carry_out)
 
 
 def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
     """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
-    return replace(Request.of_options((), suites, baseline.asked), results=None)
+    return replace(Request.of_options((), suites, baseline.options), results=None)
+
+
+def set_baseline(
+    name: str,
+    request: Request,
+    *,
+    seeds: int,
+    options: Mapping[str, Any],
+    again: bool,
+    carry_out: CarryOut,
+) -> Baseline:
+    """Run the missing scores of a request's models and pin the keys of all scores under a name.
+
+    What a check against them can see is measured and kept with them.
+
+    Args:
+        name: The name of the baseline.
+        request: Its first model is the baseline, the others are repeats of it.
+        seeds: The number of seeds of random draws and of a recipe's trainings.
+        options: The options of the evaluation, by name.
+        again: Whether to replace a baseline of this name.
+        carry_out: Runs a request where records are missing.
+
+    Raises:
+        UsageError: The request cannot be carried out, or there is a baseline of this name.
+        HarnessError: A score is missing after the run; nothing was pinned.
+    """
+    results = paths.results_folder(request.results)
+    require_new_name(results, name, replace=again)
+    runs, lost = list[BaselineModel](), dict[str, str]()
+    every = [CheckRequest.of(replace(request, models=()), model, seeds) for model in request.models]
+    _require_repeats(every)
+    for one in every:
+        if not CheckSide.read(one.runs, one.opened, results).complete:
+            lost |= _run_missing(one, carry_out)
+        runs += one.runs
+    if lost:
+        reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
+        raise HarnessError(
+            f"The baseline {name} was not set: {len(lost)} tasks have no score ({shortened(list(lost))}).",
+            hint=f"{reasons}. Choose others with --tasks, or mend this; what was measured is kept.",
+        )
+    side = CheckSide.read(runs, every[0].opened, results)
+    known = known_errors(results, side.artifacts, side.keys, ())
+    trainings = side.trainings if len(every) == 1 else 1
+    made = Baseline(
+        name=name,
+        when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        suites=request.suites,
+        seeds=seeds,
+        options=options,
+        runs=tuple(runs),
+        power=baseline_power(side, every[0].opened.suites, DEFAULT, known, trainings=trainings),
+    )
+    write_baseline(results, made, replace=again)
+    return made
+
+
+def _require_repeats(every: Sequence[CheckRequest]) -> None:
+    """Refuse repeats that are the same model twice, or that are not evaluated alike."""
+    first, *others = every
+    known = {run.artifact for run in first.runs}
+    for one in others:
+        source = one.runs[0].source
+        if known & {run.artifact for run in one.runs}:
+            raise UsageError(
+                f"The model {source} stands twice: its weights are those of another one.",
+                hint="Repeats are models of the same training with other seeds.",
+            )
+        known |= {run.artifact for run in one.runs}
+        require_alike(one.identities, first.identities, (), first.runs[0].source)
+
+
+def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
+    """Run the missing scores of a model; gives the reasons of failures by task."""
+    return {task: reason for request in one.requests for task, reason in carry_out(request).items()}
 
 
 def _keep_check(results: Path, check: Check) -> Path:
@@ -307,7 +427,7 @@ def _keep_check(results: Path, check: Check) -> Path:
     return path
 
 
-def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
+def _policy_warnings(policy: Policy, tasks: Sequence[str]) -> list[str]:
     """Refuse a policy with misspelt names or without effect; gives warnings on names of other suites."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]

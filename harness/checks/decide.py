@@ -1,238 +1,122 @@
-"""Verdicts on tasks, means and the candidate: tests, corrections, equivalence, and the policy's decision."""
+"""Verdicts of a check by one question, non-inferiority: is the candidate worse by more than the margin?
+
+A task or a mean passes if the lower bound of its difference lies above -margin (one-sided at alpha). Else it
+has regressed if the upper bound lies below 0 and the estimate below half of the margin, and is inconclusive
+otherwise. Means are the primary endpoints; tasks are secondary, with Bonferroni's bound for red over those
+that must not regress, and Benjamini and Hochberg's procedure for the list of suspects.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev
+from typing import TypeVar
 
-from harness import stats
-from harness.checks.difference import Compared, Difference, MeanDifference, Part
-from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
-from harness.checks.policy import EXIT_CODES, MEASURED, Correction, Margin, Policy
-from harness.checks.sides import Comparison, mean_score
-from harness.errors import UsageError, shortened
+from harness.checks.difference import FLAT, LEAST_RUNS, Compared, Difference, MeanDifference, Part
+from harness.checks.outcome import (
+    KnownErrors,
+    MarginSource,
+    MeanOutcome,
+    Overall,
+    Power,
+    Sensitivity,
+    TaskOutcome,
+)
+from harness.checks.policy import AUTO, EXIT_CODES, Margin, Policy
+from harness.checks.sides import CheckSide, Comparison, mean_score
+from harness.errors import shortened
 from harness.scores import delta_text
-from harness.stats import LARGE
 from harness.types import Suite, Task
 
-POWER = 0.8
-"""The power of the counts that would settle a task, if the true difference is the observed one."""
+RED = 0.025
+"""The level of a regression of a suite's mean, of several suites together."""
 
+POWER, GREEN = 0.8, 0.975
+"""The power of a detectable loss and of the counts that settle a line. With 3.6 standard errors as its margin
+an equal model passes with a probability of 0.975."""
 
-@dataclass(frozen=True, kw_only=True)
-class _Limits:
-    """Margin and allowed drop, shares of 1; `measured` if the margin is the baseline's own spread."""
-
-    margin: float
-    max_drop: float = 0.0
-    measured: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TaskVerdict:
-    """The verdict of a tested task, with bounds one-sided at alpha and corrected p-values."""
-
-    verdict: Verdict
-    low: float
-    high: float
-    p_regressed: float
-    p_improved: float
-    to_settle: str = ""
-
-
-def _judge(
-    differences: Mapping[str, Difference],
-    limits: Mapping[str, _Limits],
-    *,
-    alpha: float,
-    correction: Correction,
-    units: Mapping[str, str],
-    share: float = 1.0,
-) -> dict[str, _TaskVerdict]:
-    """The verdict of each tested task.
-
-    A task is `equivalent` if two one-sided tests at alpha put the difference within the margin (Schuirmann,
-    1987); else `regressed` if it is lower than by the allowed drop, or `improved` if it is higher, by a
-    one-sided test at alpha after correction over the tasks; else `inconclusive`. So alpha is the chance that
-    any task of a candidate as good as the baseline is called regressed (Holm), or the share of false
-    regressions among those called so (Benjamini and Hochberg).
-    """
-    names = list(differences)
-    p_low = _corrected([_p_regressed(differences[n], limits[n].max_drop) for n in names], correction)
-    p_high = _corrected([_p_improved(differences[n]) for n in names], correction)
-    found = {}
-    for name, *both in zip(names, p_low, p_high, strict=True):
-        lower, higher = (min(1.0, p / share) for p in both)
-        one, limit = differences[name], limits[name]
-        low, high = _bounds(one, alpha)
-        verdict = _verdict(one, limit, lower, higher, alpha)
-        hint = (
-            _settle(one, limit, alpha, units[name], math.ceil(len(names) / share))
-            if verdict == "inconclusive"
-            else ""
-        )
-        found[name] = _TaskVerdict(
-            verdict=verdict, low=low, high=high, p_regressed=lower, p_improved=higher, to_settle=hint
-        )
-    return found
-
-
-def _verdict(one: Difference, limit: _Limits, lower: float, higher: float, alpha: float) -> Verdict:
-    if limit.measured and lower <= alpha:  # a margin measured on few runs may be wide
-        return "regressed"
-    if _equivalent(one, limit, alpha):
-        return "equivalent"
-    if lower <= alpha:
-        return "regressed"
-    return "improved" if higher <= alpha else "inconclusive"
-
-
-def _equivalent(one: Compared, limit: _Limits, alpha: float) -> bool:
-    """Whether the difference lies within the margin; a measured margin contains the runs' spread already."""
-    part = one.examples if limit.measured else one.total
-    low, high = around(one.delta, part, alpha)
-    return one.same or (-limit.margin <= low and high <= limit.margin)
-
-
-def _bounds(one: Compared, alpha: float) -> tuple[float, float]:
-    """The lower and upper bound of a difference, each one-sided at alpha."""
-    return around(one.delta, one.total, alpha)
-
-
-def around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
-    """The bounds of a difference, each one-sided at alpha."""
-    return delta + part.reach(alpha), delta + part.reach(1 - alpha)
-
-
-def _p_regressed(one: Compared, max_drop: float) -> float:
-    """p-value of "not lower than by `max_drop`"."""
-    return 1.0 if one.same else 1 - one.total.share_below(-one.delta - max_drop)
-
-
-def _p_improved(one: Compared) -> float:
-    """p-value of "not higher"."""
-    return 1.0 if one.same else one.total.share_below(-one.delta)
-
-
-def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
-    """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
-    p = 2 * min(_p_regressed(one, 0.0), _p_improved(one))
-    return (min(1.0, p), *around(one.delta, one.total, alpha / 2))
-
-
-def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
-    """p-values after correction for their number (Holm, 1979; Benjamini and Hochberg, 1995).
-
-    >>> _corrected([0.01, 0.04, 0.03], "holm")
-    [0.03, 0.06, 0.06]
-    >>> _corrected([0.01, 0.04, 0.03], "benjamini-hochberg")
-    [0.03, 0.04, 0.04]
-    """
-    count, found = len(p), [0.0] * len(p)
-    order = sorted(range(count), key=lambda at: p[at])
-    if correction == "none":
-        return list(p)
-    if correction == "holm":
-        highest = 0.0
-        for rank, at in enumerate(order):
-            highest = max(highest, min(1.0, (count - rank) * p[at]))
-            found[at] = highest
-        return found
-    lowest = 1.0
-    for rank, at in reversed(list(enumerate(order))):
-        lowest = min(lowest, p[at] * count / (rank + 1))
-        found[at] = lowest
-    return found
-
-
-def _measured_margin(one: Compared, alpha: float) -> float | None:
-    """One-sided prediction bound for as many new baseline runs as the candidate has; None for one run."""
-    if len(one.theirs) == 1:
-        return None
-    spread = stdev(one.theirs) * math.sqrt(1 / len(one.mine) + 1 / len(one.theirs))
-    return _student_quantile(1 - alpha, len(one.theirs) - 1) * spread
-
-
-def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int = 1) -> str:
-    """The number of units or seeds that would settle a task if the true difference is the observed one."""
-    wanted = max(
-        _wanted(max(-one.delta - limit.max_drop, one.delta), alpha / tasks),
-        _wanted(limit.margin - abs(one.delta), alpha, sides=2),
-    )
-    by_seeds = one.seeds.variance if one.seeds and not limit.measured else 0.0
-    by_units = one.examples.variance
-    seeds = max(len(one.mine), len(one.theirs))
-    found = [
-        f"about {_rounded(count):,} {what}"
-        for count, there, what in (
-            (_needed(one.units * by_units, wanted - by_seeds), one.units, unit),
-            (_needed(seeds * by_seeds, wanted - by_units), seeds, "seeds of each"),
-        )
-        if count is not None and count > there
-    ]
-    more = f"more seeds and more {unit}" if one.seeds else f"more {unit}"
-    return " or ".join(found) or more
-
-
-def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
-    """The variance at which a test detects a difference that far from a bound, or from two (`sides`)."""
-    power = 1 - (1 - POWER) / sides
-    reach = _student_quantile(1 - alpha, stats.LARGE) + _student_quantile(power, stats.LARGE)
-    return (max(distance, 0.0) / reach) ** 2
-
-
-def _needed(of_one: float, wanted: float) -> int | None:
-    """The number of units or seeds for a variance; None where no number suffices."""
-    return math.ceil(of_one / wanted) if wanted > 0 else None
-
-
-def _rounded(count: int) -> int:
-    """A count rounded up to two significant digits.
-
-    >>> _rounded(1234)
-    1300
-    """
-    unit = int(10 ** max(0, len(str(count)) - 2))
-    return -(-count // unit) * unit
-
-
-OF_MEANS = 0.5
-"""The share of alpha for the means of suites; the tasks have the rest."""
-
-LEAST_RUNS = 3
-"""Fewest baseline runs for a measured margin: the spread of two is next to unknown."""
+PRACTICAL = 20
+"""Times as many examples of a suite beyond which no number is named."""
 
 POINT = 0.01
 """A point, the unit of a policy, as a share of 1."""
 
-
-def _all_limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) -> dict[str, _Limits]:
-    """The limits of each task in shares of 1, measured margins included."""
-    return {task: _limits(task, one, policy, baseline) for task, one in found.items()}
+Outcome = TypeVar("Outcome", TaskOutcome, MeanOutcome)
 
 
-def _limits(task: str, one: Difference, policy: Policy, baseline: str) -> _Limits:
-    margin, drop = policy.margin_of(task), policy.max_drop_of(task) * POINT
-    if margin != MEASURED:
-        return _Limits(margin=margin * POINT, max_drop=drop)
-    learnt = _measured_margin(one, policy.alpha)
-    if not one.same and len(one.theirs) < LEAST_RUNS:
-        raise _too_few_runs(task, baseline, len(one.theirs))
-    return _Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), max_drop=drop, measured=True)
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """The level of red of several tests together, and their number (Bonferroni)."""
+
+    alpha: float
+    tests: int
+
+    @property
+    def each(self) -> float:
+        """The level of a single test."""
+        return self.alpha / self.tests
 
 
-def _too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
-    """The error for a measured margin with too few baseline runs."""
-    many = "a single run" if runs == 1 else f"{runs} runs"
-    return UsageError(
-        f'margin is "measured", but the baseline {baseline} has {many} of {task}: '
-        f"it takes {LEAST_RUNS}, and 5 are better.",
-        hint="Set one with repeated runs: `harness baseline set NAME --model A --model B --model C`, "
-        "models of the same training with other seeds (of a recipe --seeds 3 does it); or give margin "
-        "in points.",
+def baseline_power(
+    side: CheckSide,
+    suites: Sequence[Suite],
+    policy: Policy,
+    known: KnownErrors | None = None,
+    *,
+    trainings: int = 1,
+) -> Power:
+    """What a check against a baseline can see, from the baseline's own examples and runs.
+
+    Args:
+        side: The baseline's records.
+        suites: The suites of the check.
+        policy: Margins and levels.
+        known: The errors of earlier checks; the baseline's own repeated runs go before them.
+        trainings: The number of a candidate's models, where the baseline has several.
+    """
+    errors = known or KnownErrors()
+    equal = side.of_equal_models(suites, policy.changed, trainings)
+    names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
+    red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
+    alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
+    tasks = {}
+    for task in names:
+        error, level = _error_part(equal.get(task), errors.tasks.get(task)), red[task in alone]
+        tasks[task] = _sensitivity(policy.margin_of(task), policy.least_margin, policy.alpha, level, *error)
+    means = {}
+    for suite in suites:
+        error = _error_part(MeanDifference.over_suite(suite, equal), errors.means.get(suite.name))
+        mean = _sensitivity(policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1], *error)
+        means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
+    return Power(tasks=tasks, means=means)
+
+
+def _sensitivity(
+    margin: Margin, least: float, alpha: float, red: float, part: Part | None, source: MarginSource
+) -> Sensitivity:
+    """The margin of a line, and what the error of an equal model's difference says of it."""
+    if part is None or part.variance <= 0:
+        return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
+    automatic = part.detectable(alpha, GREEN)
+    share = max(least * POINT, automatic) if margin == AUTO else margin * POINT
+    return Sensitivity(
+        margin=share,
+        source=source if margin == AUTO else "policy",
+        automatic=automatic,
+        detectable=max(part.even.reach(1 - red), share / 2, share + part.even.reach(alpha))
+        + part.even.reach(POWER),
+        passing=part.even.share_below(share + part.even.reach(alpha)),
     )
+
+
+def _error_part(equal: Compared | None, known: float | None) -> tuple[Part | None, MarginSource]:
+    """The uncertainty of an equal model's difference, and where it is known from."""
+    if equal is not None and len(equal.theirs) >= LEAST_RUNS:
+        return equal.total, "runs"
+    if known:
+        return Part(variance=known**2, freedom=math.inf), "checks"
+    return (None if equal is None else equal.total), "stated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,105 +127,121 @@ class _Decisions:
     means: tuple[MeanOutcome, ...]
 
 
-def decide(sides: Comparison, suites: Sequence[Suite], policy: Policy, baseline: str) -> _Decisions:
+def decide(
+    sides: Comparison,
+    suites: Sequence[Suite],
+    policy: Policy,
+    known: KnownErrors | None = None,
+    power: Power | None = None,
+) -> _Decisions:
     """Test every task and every suite's mean.
 
     Args:
         sides: The records of both sides.
         suites: The suites of the check.
         policy: The policy.
-        baseline: The baseline's name, for messages.
-
-    Raises:
-        UsageError: A margin is to be measured, and the baseline has too few runs.
+        known: The errors of earlier checks, for automatic margins.
+        power: What the check can see, where it is known already.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     parts = {suite.name: sides.part_differences(suite) for suite in suites}
-    sides = sides.of_averages(suites)
-    found = sides.differences(tasks)
+    averages = sides.of_averages(suites)
+    found = averages.differences(tasks)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
-    limited = _all_limits(tested, policy, baseline=baseline)
-    means = {suite.name: MeanDifference.over_suite(suite, tested | parts[suite.name]) for suite in suites}
-    bars = {
-        suite.name: _mean_limit(mean, policy, suite, baseline)
-        for suite in suites
-        for mean in [means[suite.name]]
-        if mean is not None
-    }
-    several = sum(len(suite.tasks) > 1 for suite in suites)
-    judged = _judge(
-        tested,
-        limited,
-        alpha=policy.alpha,
-        correction=policy.correction,
-        units={task: _unit(sides, task) for task in tested},
-        share=1 - OF_MEANS if several else 1.0,
-    )
-    return _Decisions(
-        tasks=tuple(
-            _decide_task(
-                sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name)
-            )
-            for task in tasks
-        ),
-        means=tuple(
-            _decide_mean(
-                suite, means[suite.name], policy, bars.get(suite.name), _level(suite, several, policy)
-            )
-            for suite in suites
-        ),
-    )
-
-
-def _level(suite: Suite, several: int, policy: Policy) -> float:
-    """The level at which a suite's mean is tested: its part of alpha, or alpha for a single task."""
-    return policy.alpha * OF_MEANS / several if len(suite.tasks) > 1 else policy.alpha
-
-
-def _decide_task(
-    sides: Comparison,
-    task: Task,
-    one: Difference | str | None,
-    policy: Policy,
-    limit: _Limits | None,
-    judged: _TaskVerdict | None,
-) -> TaskOutcome:
-    said = _untested_outcome(sides, task, policy)
-    if not isinstance(one, Difference) or limit is None or judged is None:
+    trainings = sides.candidate.trainings
+    power = power or baseline_power(sides.baseline, suites, policy, known, trainings=trainings)
+    levels = _task_levels(tested, suites, policy)
+    fallen, risen = (_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
+    outcomes = []
+    for task in tasks:
+        outcome = _untested(averages, task, policy)
+        one = found.get(task.name)
         if one is None:
-            return replace(said, reason=sides.missing_reason(task.name))
-        both = said.candidate is not None and said.baseline is not None
-        delta = (said.candidate or 0) - (said.baseline or 0) if both else None
-        return replace(said, verdict="not testable", reason=str(one), delta=delta)
-    return replace(
-        said,
-        verdict=judged.verdict,
-        reason=_same_text(said) if one.same else "",
-        metric=_metric(sides, task),
-        candidate=one.candidate,
-        baseline=one.baseline,
-        delta=one.delta,
-        low=judged.low,
-        high=judged.high,
-        p_regressed=judged.p_regressed,
-        p_improved=judged.p_improved,
-        margin=limit.margin,
-        max_drop=limit.max_drop,
-        unit=_unit(sides, task.name),
-        units=one.units,
-        runs=(len(one.mine), len(one.theirs)),
-        noise=one.noise,
-        to_settle=judged.to_settle,
+            outcomes.append(replace(outcome, reason=averages.missing_reason(task.name)))
+        elif isinstance(one, str):
+            delta = (outcome.candidate or 0) - (outcome.baseline or 0)
+            outcomes.append(replace(outcome, verdict="not testable", reason=one, delta=delta))
+        else:
+            outcome = _of_task(outcome, averages, one, power.tasks[task.name], levels[task.name], policy)
+            if outcome.verdict == "improved" and task.name not in risen:
+                outcome = replace(outcome, verdict="passed")
+            suspect = task.name in fallen and outcome.verdict != "regressed"
+            outcomes.append(replace(outcome, suspect=suspect))
+    means = []
+    for suite in suites:
+        mean = MeanDifference.over_suite(suite, tested | parts[suite.name])
+        level = _Level(alpha=RED, tests=len(suites))
+        of_mean = _of_mean(suite, mean, power.means[suite.name], level, policy)
+        alone = [one for one in outcomes if [one.task] == [task.name for task in suite.tasks]]
+        if alone and mean is not None:
+            verdict = "regressed" if alone[0].verdict == "regressed" else of_mean.verdict
+            of_mean = replace(of_mean, verdict=verdict, p=alone[0].p, to_settle=alone[0].to_settle)
+        means.append(of_mean)
+    return _Decisions(tasks=tuple(outcomes), means=tuple(means))
+
+
+def _task_levels(
+    tested: Mapping[str, Difference], suites: Sequence[Suite], policy: Policy
+) -> dict[str, _Level]:
+    """The level of red of each tested task: a part of `task_alpha`, or a mean's where it is a whole suite."""
+    alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
+    several = [n for n, one in tested.items() if n not in alone and not one.same and policy.forbids(n)]
+    mean = _Level(alpha=RED, tests=len(suites))
+    level = _Level(alpha=policy.task_alpha, tests=max(len(several), 1))
+    return {name: mean if name in alone else level for name in tested}
+
+
+def _discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) -> set[str]:
+    """The tasks that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
+    p = {name: _p_gain(one) if gain else _p_loss(one) for name, one in tested.items() if not one.same}
+    order = sorted(p, key=lambda name: p[name])
+    last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
+    return set(order[:last])
+
+
+def around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
+    """The bounds of a difference, each one-sided at alpha, and never nearer for its skewness.
+
+    Skewness that is only observed makes far bounds too near: at 0.002 twice as many truths lie beyond.
+    """
+    parts = (part, part.even)
+    return (
+        delta + min(one.reach(alpha) for one in parts),
+        delta + max(one.reach(1 - alpha) for one in parts),
     )
 
 
-def _same_text(one: TaskOutcome) -> str:
-    if one.candidate_keys == one.baseline_keys:
-        return "one and the same record"
-    return "the same outputs on every example"
+def _p_below(one: Compared, bound: float) -> float:
+    """The p-value of "the true difference is not below a bound", by the upper end of `around`."""
+    if one.total.variance <= FLAT:
+        return float(one.delta >= bound)
+    return 1 - min(part.share_below(bound - one.delta) for part in (one.total, one.total.even))
 
 
-def _untested_outcome(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
+def _p_above(one: Compared, bound: float) -> float:
+    """The p-value of "the true difference is not above a bound", by the lower end of `around`."""
+    if one.total.variance <= FLAT:
+        return float(one.delta <= bound)
+    return max(part.share_below(bound - one.delta) for part in (one.total, one.total.even))
+
+
+def _p_loss(one: Compared) -> float:
+    """The p-value of "not lower than the baseline"."""
+    return _p_below(one, 0.0)
+
+
+def _p_gain(one: Compared) -> float:
+    """The p-value of "not higher than the baseline"."""
+    return _p_above(one, 0.0)
+
+
+def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
+    """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
+    p = 1.0 if one.same else min(1.0, 2 * min(_p_gain(one), _p_loss(one)))
+    return (p, *around(one.delta, one.total, alpha / 2))
+
+
+def _untested(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
     """The outcome of a task before any test: its scores, as far as they are there."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
@@ -358,64 +258,118 @@ def _untested_outcome(sides: Comparison, task: Task, policy: Policy) -> TaskOutc
     )
 
 
-def _unit(sides: Comparison, task: str) -> str:
-    units = sides.candidate.scored[task][0].units
-    return units.unit if units else ""
+def _of_task(
+    untested: TaskOutcome,
+    sides: Comparison,
+    one: Difference,
+    limit: Sensitivity,
+    level: _Level,
+    policy: Policy,
+) -> TaskOutcome:
+    """The outcome of a tested task."""
+    units = sides.candidate.scored[untested.task][0].units
+    unit, metric = (units.unit, units.metric) if units is not None else ("", untested.metric)
+    outcome = replace(
+        _tested(untested, one, limit, level, policy.alpha, unit),
+        metric=metric,
+        unit=unit,
+        units=one.units,
+        runs=(len(one.mine), len(one.theirs)),
+        noise=one.noise,
+    )
+    if one.same:
+        record = untested.candidate_keys == untested.baseline_keys
+        return replace(
+            outcome, reason="one and the same record" if record else "the same outputs on every example"
+        )
+    if one.delta > -policy.collapse * POINT or around(one.delta, one.total, RED)[1] >= 0:
+        return outcome
+    if around(one.delta, one.total, level.each)[1] >= 0:
+        return replace(outcome, collapsed=True)
+    p = min(1.0, _p_loss(one) * level.tests)
+    return replace(outcome, collapsed=True, verdict="regressed", p=p, to_settle="")
 
 
-def _metric(sides: Comparison, task: Task) -> str:
-    units = sides.candidate.scored[task.name][0].units
-    return units.metric if units else task.metric
-
-
-def _decide_mean(
-    suite: Suite, mean: MeanDifference | None, policy: Policy, limit: _Limits | None, level: float
+def _of_mean(
+    suite: Suite, mean: MeanDifference | None, limit: Sensitivity, level: _Level, policy: Policy
 ) -> MeanOutcome:
     """The outcome of a suite's mean."""
-    if mean is None or limit is None:
-        known = _mean_margin(suite, policy)
-        margin = 0.0 if known == MEASURED else known * POINT
-        return MeanOutcome(suite=suite.name, verdict="inconclusive", margin=margin, wanted=len(suite.columns))
-    low, high = _bounds(mean, level)
-    return MeanOutcome(
-        suite=suite.name,
-        verdict=_mean_verdict(mean, limit, level),
-        candidate=mean.candidate,
-        baseline=mean.baseline,
-        delta=mean.delta,
+    untested = MeanOutcome(
+        suite=suite.name, verdict="inconclusive", margin=limit.margin, wanted=len(suite.columns)
+    )
+    if mean is None:
+        return untested
+    outcome = _tested(untested, mean, limit, level, policy.alpha, "examples")
+    return replace(outcome, there=len(mean.columns), wanted=mean.wanted)
+
+
+def _tested(
+    untested: Outcome, one: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
+) -> Outcome:
+    """An outcome with the numbers and the verdict of its test."""
+    low, high = around(one.delta, one.total, alpha)[0], around(one.delta, one.total, level.each)[1]
+    verdict = _verdict(one, limit.margin, low, high)
+    p = _p_loss(one) * level.tests if verdict == "regressed" else _p_above(one, -limit.margin)
+    return replace(
+        untested,
+        verdict=verdict,
+        candidate=one.candidate,
+        baseline=one.baseline,
+        delta=one.delta,
         low=low,
         high=high,
+        p=None if one.same else min(1.0, p),
         margin=limit.margin,
-        there=len(mean.columns),
-        wanted=mean.wanted,
+        margin_source=limit.source,
+        detectable=limit.detectable,
+        error=math.sqrt(one.total.variance),
+        to_settle=_to_settle(one, limit.margin, alpha, level.each, unit) if verdict == "inconclusive" else "",
     )
 
 
-def _mean_limit(mean: MeanDifference, policy: Policy, suite: Suite, baseline: str) -> _Limits:
-    margin = _mean_margin(suite, policy)
-    if margin != MEASURED:
-        return _Limits(margin=margin * POINT)
-    learnt = _measured_margin(mean, policy.alpha)
-    if not mean.same and len(mean.theirs) < LEAST_RUNS:
-        raise _too_few_runs(f"the mean of {suite.name}", baseline, len(mean.theirs))
-    return _Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), measured=True)
+def _verdict(one: Compared, margin: float, low: float, high: float) -> Overall:
+    if one.same:
+        return "same"
+    if low > -margin:
+        return "improved" if low > 0 else "passed"
+    return "regressed" if high < 0 and one.delta < -margin / 2 else "inconclusive"
 
 
-def _mean_margin(suite: Suite, policy: Policy) -> Margin:
-    """The margin of a suite's mean; for a suite of a single task, the task's margin."""
-    return policy.margin_of(suite.tasks[0].name) if len(suite.tasks) == 1 else policy.mean_margin
+def _to_settle(one: Compared, margin: float, alpha: float, red: float, unit: str) -> str:
+    """The units or seeds that would settle a line in 80 % of checks, if the observed difference is true.
+
+    Of a loss below half of the margin it is the number that shows a regression, else that which shows less
+    than the margin.
+    """
+    lost = one.delta < -margin / 2
+    distance, level = (-one.delta, red) if lost else (margin + one.delta, alpha)
+    even = Part(variance=1.0, freedom=math.inf)
+    wanted = (distance / even.detectable(level, POWER)) ** 2
+    by_seeds, by_units = one.seeds.variance if one.seeds else 0.0, one.examples.variance
+    seeds = 2 / (1 / len(one.mine) + 1 / len(one.theirs))
+    units = by_units / (wanted - by_seeds) if wanted > by_seeds else 0.0
+    runs = seeds * by_seeds / (wanted - by_units) if wanted > by_units else 0.0
+    found = []
+    if units > 1:
+        count = one.units if isinstance(one, Difference) else 0
+        more = f"about {_rounded(math.ceil(units * count)):,} {unit}"
+        if count or units <= PRACTICAL:
+            found.append(more if count else f"about {units:.1f} times as many {unit}")
+        else:
+            found.append(f"more than {PRACTICAL} times as many {unit}")
+    if runs > seeds:
+        found.append(f"about {_rounded(math.ceil(runs)):,} seeds of each")
+    return " or ".join(found) or (f"more seeds and more {unit}" if one.seeds else f"more {unit}")
 
 
-def _mean_verdict(mean: MeanDifference, limit: _Limits, level: float) -> Overall:
-    """The verdict of a mean, by its interval: below the margin, within it, above 0, or none of these."""
-    low, high = _bounds(mean, level)
-    if limit.measured and high < -limit.margin:
-        return "regressed"
-    if _equivalent(mean, limit, level):
-        return "equivalent"
-    if high < -limit.margin:
-        return "regressed"
-    return "improved" if low > 0 else "inconclusive"
+def _rounded(count: int) -> int:
+    """A count rounded up to two significant digits.
+
+    >>> _rounded(1234)
+    1300
+    """
+    unit = int(10 ** max(0, len(str(count)) - 2))
+    return -(-count // unit) * unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,42 +386,43 @@ def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy:
 
     The candidate has `regressed` if a task that must not regress did, or a suite's mean did. Otherwise a
     check with missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a
-    missing score or an untested mean it never passes. Otherwise it is `improved` if any mean is, else
-    `equivalent`.
+    missing score or an untested mean it never passes. Otherwise it is `improved` if any mean is, `same` if
+    every task is, else it has `passed`: a task that is inconclusive does not hold it back.
     """
-    lost = [*_regressions(tasks), *_fallen(means)]
+    lost = [*_regressions(tasks), *_fallen(means, tasks)]
     if lost:
         return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    gone = [*_missing(tasks), *_untested(means)]
-    open_ones = [*_not_testable(tasks, policy), *_undecided(means)]
-    if gone or open_ones:
+    gone = [*_missing(tasks), *_untested_means(means)]
+    undecided = [*_not_testable(tasks, policy), *_undecided(means)]
+    if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
-        codes |= {EXIT_CODES[policy.inconclusive]} if open_ones else set()
+        codes |= {EXIT_CODES[policy.inconclusive]} if undecided else set()
         code = next(one for one in (1, 3, 0) if one in codes)
-        return _Conclusion(verdict="inconclusive", because=(*gone, *open_ones), exit_code=code)
-    improved = any(mean.verdict == "improved" for mean in means)
-    return _Conclusion(
-        verdict="improved" if improved else "equivalent",
-        because=tuple(_mean_sentence(mean) for mean in means),
-        exit_code=0,
-    )
+        return _Conclusion(verdict="inconclusive", because=(*gone, *undecided), exit_code=code)
+    better = any(mean.verdict == "improved" for mean in means)
+    same = all(task.verdict == "same" for task in tasks)
+    verdict: Overall = "improved" if better else "same" if same else "passed"
+    because = tuple(_mean_sentence(mean) for mean in means)
+    return _Conclusion(verdict=verdict, because=because, exit_code=0)
 
 
 def _regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
     found = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
-    found.sort(key=lambda one: one.delta or 0.0)
-    return [
-        f"{one.task} regressed: {one.delta_text} points, p {one.p_text}; not shown to be within "
-        f"{one.margin_text}."
-        for one in found
-    ]
+    found.sort(key=lambda one: (not one.collapsed, one.delta or 0.0))
+    words = {True: "collapsed", False: "regressed"}
+    return [f"{one.task} {words[one.collapsed]}: {one.delta_text} points, p {one.p_text}." for one in found]
 
 
-def _fallen(means: Sequence[MeanOutcome]) -> list[str]:
+def _fallen(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[str]:
+    """Sentences on means that regressed, but for those of a single task that has its own."""
+    red = {
+        suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
+    }
     return [
-        f"{_named(one)} regressed: {one.delta_text} points, wholly below {delta_text(-one.margin)}."
+        f"{_named(one)} regressed: {one.delta_text} points, lower for sure and by more than half of the "
+        f"{one.margin_text} allowed."
         for one in means
-        if one.verdict == "regressed"
+        if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]
 
 
@@ -476,43 +431,42 @@ def _missing(tasks: Sequence[TaskOutcome]) -> list[str]:
     return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shortened(gone)}."] if gone else []
 
 
-def _untested(means: Sequence[MeanOutcome]) -> list[str]:
+def _untested_means(means: Sequence[MeanOutcome]) -> list[str]:
     return [f"No task of {one.suite} could be tested." for one in means if one.delta is None]
 
 
 def _not_testable(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
-    untold = [one.task for one in tasks if one.verdict == "not testable"]
-    if not untold or policy.not_testable == "ignore":
+    found = [one.task for one in tasks if one.verdict == "not testable"]
+    if not found or policy.not_testable == "ignore":
         return []
-    return [f"{len(untold)} of {len(tasks)} tasks cannot be tested: {shortened(untold)}."]
+    return [f"{len(found)} of {len(tasks)} tasks cannot be tested: {shortened(found)}."]
 
 
 def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{_named(one)} is open: {one.delta_text} points, neither within {one.margin_text} nor clear of it."
+        f"{_named(one)} is inconclusive: {delta_text(one.delta)} points, at most {_loss(one)} lower, where "
+        f"{one.margin_text} is allowed."
         for one in means
         if one.verdict == "inconclusive" and one.delta is not None
     ]
 
 
 def _mean_sentence(one: MeanOutcome) -> str:
-    where = "wholly above 0" if one.verdict == "improved" else f"within {one.margin_text}"
-    verdict = "better" if one.verdict == "improved" else "equivalent"
-    return f"{_named(one)} is {verdict}: {one.delta_text} points, {where}."
+    if one.verdict == "same":
+        return f"{_named(one)} is the same: both sides gave the same outputs."
+    if one.verdict == "improved":
+        return f"{_named(one)} is higher: {one.delta_text} points."
+    return (
+        f"{_named(one)} passed: {delta_text(one.delta)} points, at most {_loss(one)} lower, where "
+        f"{one.margin_text} is allowed."
+    )
+
+
+def _loss(one: MeanOutcome) -> str:
+    return f"{max(-100 * (one.low or 0.0), 0.0):.2f}"
 
 
 def _named(one: MeanOutcome) -> str:
     """The name of a mean, e.g. "The mean of mteb", with a note on missing columns."""
     part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
     return f"The mean of {one.suite}{part}"
-
-
-def _student_quantile(share: float, freedom: float) -> float:
-    """The value below which a share of Student's t distribution lies.
-
-    >>> round(_student_quantile(0.95, 5), 3)
-    2.015
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(min(freedom, LARGE), share))

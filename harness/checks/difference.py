@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev, variance
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from harness import stats
-from harness.checks.metrics import MEASURES
 from harness.checks.units import Stratum, Units
-from harness.metrics import Floats, prepare_spearman
+from harness.metrics import MEASURES, Floats, prepare_spearman
 from harness.types import Suite
 
 FLAT = 1e-24
@@ -35,7 +34,13 @@ AT_ONCE = 4_000_000
 """Weights in memory at one time."""
 
 FEW = 4.0
-"""Of so many differing units half of the observed skewness is believed; freedom for each of them."""
+"""Differing units of which half of the observed skewness is believed; degrees of freedom for each of them."""
+
+LEAST_FREEDOM = 0.5
+"""Fewest degrees of freedom of what is left of the variance of a few runs."""
+
+LEAST_RUNS = 3
+"""Fewest runs that tell what another run differs by: the spread of two is next to unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +88,15 @@ class Part:
             middle = (low + high) / 2
             low, high = (middle, high) if self.reach(middle) < reach else (low, middle)
         return high
+
+    @property
+    def even(self) -> Part:
+        """The same without skewness."""
+        return replace(self, third=0.0)
+
+    def detectable(self, level: float, power: float) -> float:
+        """The effect that a one-sided test at a level finds with this power."""
+        return self.even.reach(1 - level) + self.even.reach(power)
 
     def scaled(self, share: float) -> Part:
         """The same of a share of the difference."""
@@ -176,13 +190,9 @@ class Difference(Compared):
             paired: Whether the runs pair up, as evaluations with the same seed do.
         """
         mine, theirs = candidate.scores(), baseline.scores()
-        sides: tuple[dict[tuple[str, int], Floats], ...] = ({}, {})
+        sides = _influences_of(candidate), _influences_of(baseline)
         rest: list[Part] = []
         for one, other in zip(candidate.strata, baseline.strata, strict=True):
-            for stratum, side in zip((one, other), sides, strict=True):
-                found = stratum.share * _influences(stratum)
-                key = (stratum.examples, found.shape[1])
-                side[key] = side[key] + found if key in side else found
             rest.append(_unseen(one, other))
             if len(mine) == len(theirs) == 1:
                 rest.append(_repeat_part(one, other))
@@ -201,6 +211,45 @@ class Difference(Compared):
             rest=tuple(rest),
             noise_in_units=(inside[0], inside[1]),
         )
+
+    @staticmethod
+    def of_equal_models(baseline: Units, *, changed: float, trainings: int = 0) -> Difference:
+        """The difference that an equal model is expected to have from a baseline: 0, with its uncertainty.
+
+        Args:
+            baseline: The baseline's units.
+            changed: The share of answers that an equal model changes. A changed one is taken for drawn anew,
+                so each unit adds sqrt(2 changed) of what it adds to the baseline's own score.
+            trainings: The number of trainings that such a model has; with LEAST_RUNS of the baseline's own
+                (its runs) these tell what another one differs by, in place of `changed`. 0 where runs are
+                no trainings.
+        """
+        scores = baseline.scores()
+        mean, found = (float(scores.mean()),), _influences_of(baseline)
+        if not trainings or len(scores) < LEAST_RUNS:
+            influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in found.items()}
+            theirs, noise = mean, 0.0
+        else:
+            runs = 1 / trainings + 1 / len(scores)
+            influences = {key: math.sqrt(runs) * _typical(own) for key, own in found.items()}
+            one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
+            theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
+            noise = one_more * _noise_in_units(found.values())
+        return Difference(
+            mine=mean,
+            theirs=theirs,
+            units=baseline.count,
+            examples=_together(_unit_parts(influences)),
+            influences=influences,
+            noise_in_units=(noise, noise),
+        )
+
+
+def _typical(own: Floats) -> Floats:
+    """The standard deviation over runs of what each unit adds, (units,), with signs in turn."""
+    runs, units = own.shape
+    spread = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
+    return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
 
 
 def _together(parts: Sequence[Part]) -> Part:
@@ -226,9 +275,19 @@ def _unit_parts(influences: Influences) -> list[Part]:
         if count > 1 and squares > FLAT:
             there = squares**2 / fourths
             freedom = min(count - 1, max(FEW * there, 3.0))
-            third = float((found**3).sum()) * there / (there + FEW)
+            third = float((found**3).sum())
             parts.append(Part(variance=squares * count / (count - 1), freedom=freedom, third=third))
     return parts
+
+
+def _influences_of(units: Units) -> dict[tuple[str, int], Floats]:
+    """What each unit adds to the score of each run, (runs, units), by the digest of the units."""
+    found: dict[tuple[str, int], Floats] = {}
+    for stratum in units.strata:
+        own = stratum.share * _influences(stratum)
+        key = (stratum.examples, own.shape[1])
+        found[key] = found[key] + own if key in found else own
+    return found
 
 
 def _influences(one: Stratum) -> Floats:
@@ -345,8 +404,8 @@ def _run_part(
     Two unpaired groups each have a spread of their own; a single run is as uncertain as those of the other
     side. `inside` is what the variance of each group's runs has of single units, which counts elsewhere.
 
-    >>> _run_part([0.5, 0.7], [0.4], paired=False)
-    Part(variance=0.03, freedom=1, third=0.0)
+    >>> round(_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
+    0.03
     """
     if paired and len(mine) == len(theirs) > 1:
         deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
@@ -359,8 +418,10 @@ def _run_part(
     if len(groups) == 2:
         pairs = zip(spreads, (mine, theirs), strict=True)
         return _together([Part(variance=s / len(g), freedom=len(g) - 1) for s, g in pairs])
-    spread = spreads[0] * (1 / len(mine) + 1 / len(theirs))
-    return Part(variance=round(spread, 15), freedom=len(groups[0][0]) - 1)
+    raw = variance(groups[0][0])
+    share = spreads[0] / raw if raw > 0 else 1.0  # what is left of a variance is known less well than it
+    freedom = max((len(groups[0][0]) - 1) * share**2, LEAST_FREEDOM)
+    return Part(variance=spreads[0] * (1 / len(mine) + 1 / len(theirs)), freedom=freedom)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,28 +2,88 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.documents import DocumentFolder, DocumentKind
+from harness.errors import RecordError
 from harness.scores import delta_text
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of a check's JSON; a newer version is refused."""
 
-Verdict = Literal["regressed", "improved", "equivalent", "inconclusive", "not testable", "missing"]
-"""The verdict of a task: `not testable` has scores but no units to compare, `missing` lacks a score."""
+Overall = Literal["regressed", "inconclusive", "improved", "passed", "same"]
+"""The verdict of a mean and of a whole check."""
 
-Overall = Literal["regressed", "improved", "equivalent", "inconclusive"]
+Verdict = Overall | Literal["not testable", "missing"]
+"""The verdict of a task: `not testable` has scores but no units to compare, `missing` lacks a score."""
 
 VERDICTS: tuple[Verdict, ...] = (
     *("regressed", "missing", "inconclusive", "not testable"),
-    *("improved", "equivalent"),
+    *("improved", "passed", "same"),
 )
 """The verdicts in the order of reports."""
+
+PASSED: tuple[Verdict, ...] = ("improved", "passed", "same")
+"""The verdicts that need no reader."""
+
+MarginSource = Literal["policy", "runs", "checks", "stated"]
+"""The source of a margin: a number of the policy, the baseline's repeated runs, earlier checks against the
+same records, or the share of answers that the policy says an equal model changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """What a check can see of one task or mean, in shares of 1.
+
+    Attributes:
+        margin: The loss that is allowed.
+        source: The source of the margin.
+        automatic: The smallest margin within which an equal model is in 97.5 % of checks, 3.6 standard errors
+            of the difference of equal models; None where nothing tells it.
+        detectable: The loss that is seen as such in 80 % of checks, 2.5 of these errors; None likewise.
+        passing: The chance that an equal model passes; None likewise.
+    """
+
+    margin: float
+    source: MarginSource = "policy"
+    automatic: float | None = None
+    detectable: float | None = None
+    passing: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """What a check can see, by task and by the suite of a mean."""
+
+    tasks: Mapping[str, Sensitivity]
+    means: Mapping[str, Sensitivity]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownErrors:
+    """Standard errors of the difference in earlier checks against the same records, by task and by suite."""
+
+    tasks: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+
+
+def _second(check: dict[str, Any]) -> dict[str, Any]:
+    """A check of schema 1, which asked for equivalence, as one of schema 2."""
+
+    def changed(one: dict[str, Any]) -> dict[str, Any]:
+        kept = {n: v for n, v in one.items() if n not in ("p_regressed", "p_improved", "max_drop")}
+        if one.get("verdict") == "equivalent":
+            kept["verdict"] = "same" if one.get("low") == one.get("high") == 0 else "passed"
+        return kept | {"p": one.get("p_regressed") if one.get("verdict") == "regressed" else None}
+
+    overall = "passed" if check.get("overall") == "equivalent" else check.get("overall")
+    lines = {name: [changed(one) for one in check.get(name, ())] for name in ("tasks", "means")}
+    return {**check, **lines, "overall": overall}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +105,36 @@ class Party:
     baseline: str = ""
 
 
-class _Difference:
-    """A difference between two sides in shares of 1, with its texts in reports."""
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """What a task and a mean of a check share; scores, differences and margins are shares of 1.
 
-    delta: float | None
-    low: float | None
-    high: float | None
-    margin: float
+    Attributes:
+        candidate, baseline: The score of each side, a mean over its runs.
+        delta: Candidate minus baseline.
+        low: The bound above which the true difference lies, at the policy's alpha: it decides of passing.
+        high: The bound below which it lies, at the level of red: it decides of a regression.
+        p: The p-value of the test that gave the verdict: for `regressed` of "not lower than the baseline",
+            of tasks times their number; else of "lower by the margin or more". None without a test.
+        margin: The loss that is allowed.
+        margin_source: The source of the margin.
+        detectable: The loss that a check of these examples sees as such, beyond none, in 80 % of cases: 2.5
+            standard errors of the difference of equal models. None where nothing tells it.
+        error: The standard error of the difference.
+        to_settle: The units or seeds that would settle an inconclusive line, in words; empty otherwise.
+    """
+
+    candidate: float | None = None
+    baseline: float | None = None
+    delta: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    margin: float = 0.0
+    margin_source: MarginSource = "policy"
+    detectable: float | None = None
+    error: float | None = None
+    to_settle: str = ""
 
     @property
     def delta_text(self) -> str:
@@ -62,13 +145,18 @@ class _Difference:
 
     @property
     def margin_text(self) -> str:
-        """The margin on both sides, e.g. "±0.50"."""
-        return f"±{100 * self.margin:.2f}"
+        """The margin in points, e.g. "0.50"."""
+        return f"{100 * self.margin:.2f}"
+
+    @property
+    def p_text(self) -> str:
+        """The p-value of the test that gave the verdict."""
+        return "–" if self.p is None else "<0.0001" if self.p < 0.0001 else f"{self.p:.4f}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOutcome(_Difference):
-    """The outcome of a task; scores, differences, margins and bounds are shares of 1, in tables times 100.
+class TaskOutcome(_Line):
+    """The outcome of a task.
 
     Attributes:
         task, type: The task's name and type.
@@ -77,17 +165,12 @@ class TaskOutcome(_Difference):
         verdict: The verdict.
         reason: The reason where the verdict alone does not tell; empty otherwise.
         must_not_regress: Whether a regression fails the check.
-        candidate, baseline: The score of each side, a mean over its runs.
-        delta: Candidate minus baseline.
-        low, high: Bounds of the difference, each one-sided at alpha.
-        p_regressed, p_improved: Corrected p-values of "not lower than by max_drop" and of "not higher".
-        margin: Differences within it do not count.
-        max_drop: The allowed drop.
+        collapsed: Whether it fell by more than the policy's `collapse`, with an interval below 0.
+        suspect: Whether it is lower by Benjamini and Hochberg's procedure over all tasks, at alpha.
         unit: The kind of units: "queries", "pairs", "texts", "draws" and the like.
         units: The number of units.
         runs: The number of runs (seeds) of the candidate and of the baseline.
         noise: Standard deviation over the baseline's runs, None for a single run.
-        to_settle: The units or seeds that would settle an inconclusive task, in words; empty otherwise.
         candidate_keys, baseline_keys: The EvaluationKeys of each side's records.
     """
 
@@ -98,44 +181,23 @@ class TaskOutcome(_Difference):
     verdict: Verdict
     reason: str = ""
     must_not_regress: bool = True
-    candidate: float | None = None
-    baseline: float | None = None
-    delta: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p_regressed: float | None = None
-    p_improved: float | None = None
-    margin: float = 0.0
-    max_drop: float = 0.0
+    collapsed: bool = False
+    suspect: bool = False
     unit: str = ""
     units: int = 0
     runs: tuple[int, int] = (0, 0)
     noise: float | None = None
-    to_settle: str = ""
     candidate_keys: tuple[str, ...] = ()
     baseline_keys: tuple[str, ...] = ()
 
-    @property
-    def p_text(self) -> str:
-        """The corrected p-value behind the verdict: of a gain where a task improved, else of a drop."""
-        p = self.p_improved if self.verdict == "improved" else self.p_regressed
-        if p is None:
-            return "–"
-        return "<0.0001" if p < 0.0001 else f"{p:.4f}"
-
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOutcome(_Difference):
-    """The outcome of the mean over the columns of one suite, in shares of 1.
+class MeanOutcome(_Line):
+    """The outcome of the mean over the columns of one suite.
 
     Attributes:
         suite: The suite's name.
         verdict: The verdict on the mean.
-        candidate, baseline: The mean of each side over the tested columns.
-        delta: Candidate minus baseline.
-        low, high: Bounds at the level 1 − alpha; of several suites each has its part of alpha, and the mean
-            of a single task has the bounds of that task.
-        margin: The margin of the mean.
         there, wanted: The number of tested columns, and of all columns of the suite.
         predicted: The benchmark that the suite stands for, with the predicted means of both sides: empty, or
             `target`, `candidate`, `candidate_low`, `candidate_high`, `baseline`, `baseline_low` and
@@ -144,12 +206,6 @@ class MeanOutcome(_Difference):
 
     suite: str
     verdict: Overall
-    candidate: float | None = None
-    baseline: float | None = None
-    delta: float | None = None
-    low: float | None = None
-    high: float | None = None
-    margin: float = 0.0
     there: int = 0
     wanted: int = 0
     predicted: Mapping[str, Any] = field(default_factory=dict)
@@ -166,7 +222,7 @@ class Check:
         suites: The names of its suites.
         recipe: The recipe of tasks with labels on both sides; empty without such tasks.
         policy: Every setting of the policy (docs/check.md).
-        overall: The verdict.
+        overall: The verdict: `same` if every task is, else by the means and the tasks that must not regress.
         because: The sentences that explain the verdict.
         exit_code: 0 pass, 1 regression, 3 inconclusive, as the policy has it.
         tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
@@ -200,7 +256,7 @@ class Check:
 
 
 CHECKS = DocumentFolder(
-    kind=DocumentKind(name="check", type=Check, schema=SCHEMA),
+    kind=DocumentKind(name="check", type=Check, schema=SCHEMA, migrations={1: _second}),
     folder="checks",
     then="`harness serve` shows all.",
 )
@@ -209,3 +265,44 @@ CHECKS = DocumentFolder(
 def check_files(results: Path, id_: str) -> list[Path]:
     """The files of the checks with an id, newest first."""
     return sorted((results / CHECKS.folder).glob(f"*-{id_}.json"), reverse=True)
+
+
+FIRST, LEAST = 5, 3
+"""Earlier checks whose errors count: the first ones, so that margins settle; and the fewest that tell one."""
+
+
+def known_errors(
+    results: Path, baseline: Sequence[str], keys: Mapping[str, Sequence[str]], candidate: Sequence[str]
+) -> KnownErrors:
+    """The largest errors of the first checks that other candidates passed against the same records.
+
+    The largest, since a copy of the baseline that hardly differs says nothing of an equal model.
+
+    Args:
+        results: The results folder.
+        baseline: The ArtifactKeys of the baseline.
+        keys: The EvaluationKeys of its records, by task.
+        candidate: The ArtifactKeys of the candidate, whose own checks do not count.
+    """
+    tasks: dict[str, list[float]] = {}
+    means: dict[str, list[float]] = {}
+    others = {tuple(candidate)}
+    for path in sorted((results / CHECKS.folder).glob("*.json")):
+        with contextlib.suppress(OSError, RecordError):
+            check = CHECKS.kind.read(path) if baseline[0].encode() in path.read_bytes() else None
+            if check is None or check.overall != "passed" or check.candidate.artifacts in others:
+                continue
+            others.add(check.candidate.artifacts)
+            same = {one.task for one in check.tasks if one.baseline_keys == tuple(keys.get(one.task, ()))}
+            for task in check.tasks:
+                if task.task in same and task.error:
+                    tasks.setdefault(task.task, []).append(task.error)
+            for mean in check.means if same == {*keys} else ():
+                if mean.error and mean.there == mean.wanted:
+                    means.setdefault(mean.suite, []).append(mean.error)
+        if tasks.keys() == keys.keys() and min(map(len, tasks.values()), default=0) >= FIRST:
+            break
+    return KnownErrors(
+        tasks={name: max(errors[:FIRST]) for name, errors in tasks.items() if len(errors) >= LEAST},
+        means={name: max(errors[:FIRST]) for name, errors in means.items() if len(errors) >= LEAST},
+    )

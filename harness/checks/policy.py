@@ -2,94 +2,123 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UsageError, unknown
 
-Correction = Literal["holm", "benjamini-hochberg", "none"]
+AUTO: Literal["auto"] = "auto"
+"""In place of a number: the smallest margin within which an equal model is in 97.5 % of checks."""
 
-CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini-hochberg", "none")
-
-MEASURED: Literal["measured"] = "measured"
-"""In place of a number: the margin is the spread of the baseline's own runs."""
-
-Margin = float | Literal["measured"]
+Points = Annotated[float, Field(strict=True, ge=0, le=100)]
+Level = Annotated[float, Field(strict=True, ge=1e-6, le=0.5)]
+Margin = Points | Literal["auto"]
 
 Inconclusive = Literal["exit-3", "fail", "pass"]
 
 EXIT_CODES: Mapping[Inconclusive, int] = {"exit-3": 3, "fail": 1, "pass": 0}
 
-Missing = Literal["exit-3", "fail"]
+_FORMER = {
+    "max_drop": "margin is the loss that is allowed",
+    "correction": "task_alpha is the level of all tasks together",
+    "draws": "nothing is resampled any more",
+    "seed": "nothing is resampled any more",
+}
+"""Settings of earlier versions, with what there is in their place."""
 
-NotTestable = Literal["inconclusive", "ignore"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class _TaskPolicy:
+class _TaskPolicy(BaseModel):
     """The settings of one task in place of the general settings."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
     margin: Margin | None = None
-    max_drop: float | None = None
-    must_not_regress: bool | None = None
+    must_not_regress: Annotated[bool, Field(strict=True)] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
-    """Every setting of a check. Margins and drops are in points: hundredths of a score.
+class Policy(BaseModel):
+    """Every setting of a check. Margins are in points: hundredths of a score."""
 
-    Attributes:
-        alpha: The accepted probability of a false alarm.
-        margin: Differences within it do not count; or "measured".
-        least_margin: The least value of a measured margin.
-        mean_margin: The margin of a suite's mean; or "measured".
-        max_drop: The allowed drop of a task.
-        must_not_regress: Tasks that fail the check if they regress, with * and ? for any characters.
-        correction: The correction for the number of tasks: holm, benjamini-hochberg or none.
-        inconclusive: The end of a check that decides nothing: exit-3, fail or pass.
-        missing: The end of a check with a missing score or an untested mean: exit-3 or fail; it never passes.
-        not_testable: Whether tasks without units make a check inconclusive, or are ignored.
-        allow_differences: Fields of an evaluation's identity that may differ, e.g. encoding.max_length.
-        budget_minutes: Minutes after which no further work begins; 0 for no limit.
-        tasks: The settings of single tasks, by name.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    alpha: float = 0.05
-    margin: Margin = 1.0
-    least_margin: float = 0.1
-    mean_margin: Margin = 0.5
-    max_drop: float = 0.0
-    must_not_regress: tuple[str, ...] = ("*",)
-    correction: Correction = "holm"
-    inconclusive: Inconclusive = "exit-3"
-    missing: Missing = "exit-3"
-    not_testable: NotTestable = "inconclusive"
-    allow_differences: tuple[str, ...] = ()
-    budget_minutes: float = 0.0
-    tasks: Mapping[str, _TaskPolicy] = field(default_factory=dict)
+    margin: Margin = Field(
+        default=AUTO,
+        description='points; the loss of a task that is allowed, or "auto": what its examples can show',
+    )
+    mean_margin: Margin = Field(default=AUTO, description='points; the same of a suite\'s mean, or "auto"')
+    least_margin: Points = Field(default=1.0, description="points; no automatic margin of a task is smaller")
+    least_mean_margin: Points = Field(
+        default=0.5, description="points; no automatic margin of a mean is smaller"
+    )
+    changed: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
+        default=0.15,
+        description="share of answers that an equal model is taken to change, where no repeated run and no "
+        "earlier check tells it",
+    )
+    alpha: Level = Field(default=0.05, description="chance that a model worse by the whole margin passes")
+    task_alpha: Level = Field(
+        default=0.02,
+        description="chance that any task of an equal model is called regressed, all tasks together",
+    )
+    must_not_regress: tuple[str, ...] = Field(
+        default=("*",),
+        description="tasks that fail the check if they regress; * and ? stand for any characters",
+    )
+    collapse: Points = Field(
+        default=5.0,
+        description="points; a task that fell by more is named first, and is red however wide its margin",
+    )
+    inconclusive: Inconclusive = Field(
+        default="exit-3",
+        description="what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
+    )
+    missing: Literal["exit-3", "fail"] = Field(
+        default="exit-3",
+        description="what a check ends with if a score is missing or nothing is tested: exit-3 or fail (1)",
+    )
+    not_testable: Literal["inconclusive", "ignore"] = Field(
+        default="inconclusive", description="tasks without units to compare: inconclusive, or ignore them"
+    )
+    allow_differences: tuple[str, ...] = Field(
+        default=(), description="fields of an evaluation that may differ, as pooling or encoding.max_length"
+    )
+    budget_minutes: Annotated[float, Field(strict=True, ge=0, le=1e6)] = Field(
+        default=0.0, description="after which no further work is begun; 0 for no limit"
+    )
+    tasks: Mapping[str, _TaskPolicy] = Field(
+        default={}, description="margin and must_not_regress of single tasks"
+    )
 
     def margin_of(self, task: str) -> Margin:
-        """The margin of a task, in points."""
-        own = self.tasks.get(task, _TaskPolicy()).margin
+        """The margin of a task, in points, or "auto"."""
+        own = self.tasks[task].margin if task in self.tasks else None
         return self.margin if own is None else own
-
-    def max_drop_of(self, task: str) -> float:
-        """The allowed drop of a task, in points."""
-        own = self.tasks.get(task, _TaskPolicy()).max_drop
-        return self.max_drop if own is None else own
 
     def forbids(self, task: str) -> bool:
         """Whether the task must not regress."""
-        own = self.tasks.get(task, _TaskPolicy()).must_not_regress
+        own = self.tasks[task].must_not_regress if task in self.tasks else None
         return any(fnmatchcase(task, one) for one in self.must_not_regress) if own is None else own
 
     def to_json(self) -> dict[str, Any]:
         """Every setting as plain values."""
-        return asdict(self)
+        return self.model_dump(mode="json")
+
+    def to_toml(self) -> str:
+        """The policy as a TOML file, with the meaning of each setting above it."""
+        lines = []
+        for name, field in Policy.model_fields.items():
+            if name != "tasks":
+                lines += [f"# {field.description}", f"{name} = {_toml(getattr(self, name))}"]
+        for task, own in self.tasks.items():
+            lines += ["", f"[tasks.{_toml(task)}]"]
+            lines += [f"{name} = {_toml(value)}" for name, value in own if value is not None]
+        return "\n".join(lines)
 
     @staticmethod
     def of(given: Policy | Path | str | None) -> Policy:
@@ -104,7 +133,7 @@ class Policy:
             return Policy.read(Path(given))
         if not isinstance(given, Policy):
             raise UsageError(f"policy is {given!r}, and must be a Policy or the path of a TOML file.")
-        return _parse(_raw(given), where="the policy")
+        return given
 
     @staticmethod
     def read(path: Path) -> Policy:
@@ -122,99 +151,44 @@ class Policy:
             ) from error
         except ValueError as error:
             raise UsageError(f"The policy {path} is no TOML: {error}.") from error
-        return _parse(raw, where=f"the policy {path}")
+        try:
+            return Policy.model_validate(raw)
+        except ValidationError as error:
+            raise _usage_error(error, f"the policy {path}") from error
 
 
 DEFAULT = Policy()
 
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "correction": CORRECTIONS,
-    "inconclusive": tuple(EXIT_CODES),
-    "missing": ("exit-3", "fail"),
-    "not_testable": ("inconclusive", "ignore"),
-}
-_RANGES: Mapping[str, tuple[float, float]] = {
-    "alpha": (1e-6, 0.5),
-    "margin": (0.0, 100.0),
-    "mean_margin": (0.0, 100.0),
-    "least_margin": (0.0, 100.0),
-    "max_drop": (0.0, 100.0),
-    "budget_minutes": (0.0, 1e6),
-}
-_FORMER = ("draws", "seed")
-"""Settings of a resampling that there no longer is."""
 
-_LISTS = ("must_not_regress", "allow_differences")
-
-
-def _raw(policy: Policy) -> dict[str, Any]:
-    """The settings of a policy as TOML would give them."""
-    plain = policy.to_json()
-    tasks = plain.pop("tasks")
-    if isinstance(tasks, Mapping):
-        tasks = {
-            name: {n: v for n, v in one.items() if v is not None} if isinstance(one, Mapping) else one
-            for name, one in tasks.items()
-        }
-    return {**{n: list(v) if isinstance(v, tuple) else v for n, v in plain.items()}, "tasks": tasks}
+def _usage_error(error: ValidationError, where: str) -> UsageError:
+    """The first fault of a policy, with what to type."""
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"]]
+    name, of_task = place[0], len(place) > 2 and place[0] == "tasks"
+    if first["type"] == "extra_forbidden":
+        known = [*(_TaskPolicy if of_task else Policy).model_fields]
+        if place[-1] in _FORMER:
+            return UsageError(
+                f"In {where} {place[-1]} is a setting of before.", hint=f"Remove it: {_FORMER[place[-1]]}."
+            )
+        return unknown(f"setting of {where}", place[-1], known, then="docs/check.md explains each.")
+    if name == "tasks" and not of_task:
+        return UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
+    if first["input"] == "measured":
+        return UsageError(f'In {where} {name} is "measured", a setting of before.', hint='Say "auto".')
+    setting = f"{place[1]}, {place[2]}" if of_task else name
+    message = "; ".join(
+        dict.fromkeys(one["msg"] for one in error.errors() if one["loc"][:1] == first["loc"][:1])
+    )
+    message = message.replace("Input should be", "it must be").replace("tuple", "list")
+    return UsageError(f"In {where} {setting} is {first['input']!r}: {message}.")
 
 
-def _parse(raw: Mapping[str, Any], *, where: str) -> Policy:
-    """A policy from plain values, as TOML gives them."""
-    tasks = raw.get("tasks", {})
-    if not isinstance(tasks, Mapping) or not all(isinstance(one, Mapping) for one in tasks.values()):
-        raise UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
-    values = {n: _value(n, v, Policy, where) for n, v in raw.items() if n not in ("tasks", *_FORMER)}
-    own = {
-        name: _TaskPolicy(**{n: _value(n, v, _TaskPolicy, f"{where}, {name}") for n, v in one.items()})
-        for name, one in tasks.items()
-    }
-    policy = replace(Policy(**values), tasks=own)
-    for name in ("", *own):
-        _fit(policy, name, where)
-    return policy
-
-
-def _value(name: str, value: Any, kind: type, where: str) -> Any:
-    known = [one.name for one in fields(kind) if one.name != "tasks"]
-    if name not in known:
-        raise unknown(f"setting of {where}", name, known, then="docs/check.md explains each.")
-    if name in _CHOICES:
-        return _chosen(name, value, where)
-    if kind is _TaskPolicy and name == "must_not_regress":
-        if not isinstance(value, bool):
-            raise UsageError(f"In {where} must_not_regress is {value!r}, and must be true or false.")
-        return value
-    if name in _LISTS:
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise UsageError(f"In {where} {name} is {value!r}, and must be a list of texts.")
-        return tuple(value)
-    if name.endswith("margin") and name != "least_margin" and value == MEASURED:
-        return MEASURED
-    return _number(name, value, where)
-
-
-def _chosen(name: str, value: Any, where: str) -> Any:
-    if value not in _CHOICES[name]:
-        raise UsageError(f"In {where} {name} is {value!r}.", hint=f"There is: {', '.join(_CHOICES[name])}.")
-    return value
-
-
-def _number(name: str, value: Any, where: str) -> float:
-    low, high = _RANGES[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        or_measured = ' or "measured"' if name in ("margin", "mean_margin") else ""
-        raise UsageError(
-            f"In {where} {name} is {value!r}, and must be a number from {low:g} to {high:g}{or_measured}."
-        )
-    return float(value)
-
-
-def _fit(policy: Policy, task: str, where: str) -> None:
-    margin, drop = policy.margin_of(task), policy.max_drop_of(task)
-    if margin != MEASURED and drop > margin:
-        of = f" of {task}" if task else ""
-        raise UsageError(
-            f"In {where} max_drop{of} ({drop:g}) is more than margin ({margin:g}).",
-            hint="A drop between the two could never be told: raise margin, or lower max_drop.",
-        )
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)

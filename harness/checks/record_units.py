@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from harness import files
 from harness.checks import units
-from harness.checks.metrics import v_measure, without_each
 from harness.checks.units import NOTHING, Stratum, Texts, Units
 from harness.errors import StoreError
 from harness.identity import digest
-from harness.metrics import METRICS, Floats
+from harness.metrics import METRICS, Floats, v_measure, without_each
 from harness.record import Record
 from harness.scores import raw_metrics
 from harness.store import Store
@@ -111,7 +110,7 @@ def _summaries(rows: _ExampleRows) -> Stratum:
 REFIT = 1.3
 """What a corpus' variance is more than with the clusters of its texts fixed: clusters move with the texts.
 
-`tests/benchmarks/simulate_bounds.py` holds it against the truth for k-means.
+`tests/benchmarks/simulate_gate.py` holds it against the truth for k-means.
 """
 
 
@@ -429,7 +428,7 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
 def _of_trained(record: Record, rows: _ExampleRows, parts: Parts) -> Units:
     made = Units(
         metric=", ".join(dict.fromkeys(metric for _, metric in parts)),
-        unit="examples",
+        unit=units.TRAINED,
         strata=tuple(_strata_of_trained(rows, parts)),
         outputs=rows.outputs,
     )

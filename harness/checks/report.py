@@ -1,4 +1,4 @@
-"""Reports of a check: terminal table, JUnit XML and Markdown, with the sentences and numbers they share.
+"""Reports of a check: terminal, JUnit XML and Markdown, with the sentences and numbers they share.
 
 JUnit: the Ant schema (windyroad/JUnit-Schema, JUnit.xsd) fixes the order of elements and wants `package`,
 `id`, `hostname`, `time` and a `timestamp` without a zone; the schema of Jenkins' xUnit plugin (junit-10.xsd)
@@ -8,135 +8,239 @@ of others are escaped, so that GitHub shows them as they were written.
 
 from __future__ import annotations
 
+import html
 import json
+import math
 import re
+import shlex
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
-from harness.scores import score_text
-from harness.suite_report import print_table
+from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
+from harness.scores import delta_text, score_text
+from harness.terminal import print_table
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     from rich.console import Console
-    from rich.table import Table
 
 
-LISTED: tuple[Verdict, ...] = ("missing", "not testable")
-"""Verdicts without a difference to show: reports list these tasks with their reasons."""
+class _Form(NamedTuple):
+    """The style of a verdict, its JUnit element and its sign, and what it says of a whole check."""
 
-EXITS: Mapping[tuple[Overall, bool], str] = {
-    ("regressed", True): "the candidate regressed",
-    ("regressed", False): "passed: the policy lets a regression through",
-    ("improved", False): "passed: the candidate improved and regressed nowhere that counts",
-    ("equivalent", False): "passed: no difference beyond the margins",
-    ("inconclusive", True): "neither a regression nor its absence is shown",
-    ("inconclusive", False): "passed: inconclusive, which the policy lets through",
+    style: str
+    element: str
+    sign: str
+    meaning: str = ""
+
+
+FORMS: Mapping[Verdict, _Form] = {
+    "regressed": _Form("red", "failure", "❌", "the candidate regressed"),
+    "missing": _Form("red", "error", "❌"),
+    "inconclusive": _Form("yellow", "skipped", "❓", "too few examples to pass or fail it"),
+    "not testable": _Form("dim", "skipped", "❓"),
+    "improved": _Form("green", "", "✅", "passed: the candidate is better"),
+    "passed": _Form("green", "", "✅", "passed: not worse by more than is allowed"),
+    "same": _Form("green", "", "✅", "passed: both sides gave the same outputs"),
 }
-"""The meaning of an exit code, by the overall verdict and whether the check failed."""
+LISTED: tuple[Verdict, ...] = ("missing", "not testable")
+COUNTED: tuple[Verdict, ...] = ("passed", "same")
+"""Verdicts without a test, listed with their reasons; and those of tasks that are only counted."""
+
+SHOWN, ROWS = 6, 20
+"""Most names or sentences in a list, and most tasks in a table, unless every task is wanted."""
+
+SOURCES: Mapping[MarginSource, str] = {
+    "policy": "set by the policy",
+    "runs": "from the baseline's repeated runs",
+    "checks": "from earlier checks of this baseline",
+    "stated": "so that an equally good model passes that changes {changed:g} % of the results",
+}
+"""The source of a margin, in words."""
 
 
-def _units_text(task: TaskOutcome) -> str:
-    """The number of units with their name, e.g. "300 queries"; a dash for none."""
-    return f"{task.units:,} {task.unit}".strip() if task.units else "–"
+def advice(check: Check, *, results: Path | None = None) -> str:
+    """What to do after a check: sentences, and commands to type on lines of their own.
+
+    Args:
+        check: The check.
+        results: The results folder, where it is not the default one.
+    """
+    fallen = [one for one in _ordered(check.tasks) if one.verdict == "regressed" or one.collapsed]
+    lost = [one for one in fallen if one.must_not_regress]
+    if check.overall == "regressed":
+        return "\n".join(_after_regression(check, lost, results))
+    if check.overall == "inconclusive":
+        return "\n".join(_to_decide(check))
+    if lost:
+        command = _command(check, lost[0].task, results)
+        return f"Nothing regressed for sure, but look at {lost[0].task}:\n{command}"
+    if fallen:
+        return f"Accept the candidate: the policy lets {_names([one.task for one in fallen])} regress."
+    return "Accept the candidate; nothing to do."
 
 
-def _seeds_text(task: TaskOutcome) -> str:
-    """The number of runs, e.g. "1", or "3 / 5" where candidate and baseline differ."""
-    candidate, baseline = task.runs
-    return str(candidate) if candidate == baseline else f"{candidate} / {baseline}"
+def _after_regression(check: Check, lost: Sequence[TaskOutcome], results: Path | None) -> Iterator[str]:
+    """The task to look at first, or the largest losses, with the command that shows them."""
+    red = [one for one in lost if one.verdict == "regressed"] or lost
+    losses = [one for one in sorted(check.tasks, key=_delta) if _delta(one) < 0 and one.low is not None][:3]
+    most = ", ".join(f"{one.task} {delta_text(one.delta)}" for one in losses)
+    whole = f"No task regressed by itself{'; most was lost on ' * bool(most)}{most}:"
+    yield "Reject the candidate. " + (f"Look at {red[0].task} first:" if red else whole)
+    yield _command(check, red[0].task if red else "", results)
 
 
-def _verdict_text(task: TaskOutcome) -> str:
+def _command(check: Check, task: str, results: Path | None) -> str:
+    """The command that compares both models; of a baseline in a file, whose records it lacks, the candidate.
+
+    Models are named by their keys, since several may have one name.
+    """
+    candidate, baseline = (one.artifacts[0][:12] for one in (check.candidate, check.baseline))
+    of_file = check.baseline.baseline and check.baseline.source != check.baseline.baseline
+    words = ["harness", *(("show", candidate) if of_file else ("compare", baseline, candidate))]
+    words += ["--task", task] if task else []
+    return shlex.join([*words, *(["--results", str(results)] if results is not None else [])])
+
+
+def _to_decide(check: Check) -> Iterator[str]:
+    """What would decide an inconclusive check, by its causes."""
+    if check.exit_code:
+        yield "Do not accept the candidate yet."
+    lacking = [one.baseline is None for one in check.of("missing")]
+    if any(lacking):
+        name = shlex.quote(check.baseline.baseline or "NAME")
+        yield f"The baseline lacks scores: set it anew (harness baseline set {name} --replace ...)."
+    if not all(lacking):
+        yield "Mend what is named under missing below, then run this check again; what is measured is kept."
+    ignored = check.policy.get("not_testable") == "ignore"
+    if check.of("not testable") and (not ignored or any(mean.delta is None for mean in check.means)):
+        yield "Measure again what is not testable" + (", or ignore it in the policy." * (not ignored) or ".")
+    for mean in check.means:
+        if mean.verdict == "inconclusive" and mean.low is not None:
+            points = math.ceil(-1000 * mean.low + 1e-6) / 10
+            settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
+            setting = f"{_setting(check, mean)}={points:.1f} in the policy (--policy)"
+            accept = f"if a loss of {points:.1f} points is acceptable"
+            yield f"To decide {mean.suite}: {settle}{accept}, {setting}."
+
+
+def _setting(check: Check, mean: MeanOutcome) -> str:
+    """The setting of a mean's margin: that of tasks where the suite has only one."""
+    return "margin" if sum(mean.suite in task.suites for task in check.tasks) == 1 else "mean_margin"
+
+
+def _reasons(check: Check) -> list[str]:
+    """Why the verdict is as it is: tasks that collapsed, then the check's sentences on others."""
+    collapsed = {}
+    for task in (one for one in _ordered(check.tasks) if one.collapsed):
+        verdict, bounds = _verdict_text(task), task.delta_text.partition(" ")[2]
+        note = "" if verdict == "regressed" else f": {verdict}"
+        fell = f"fell by {-100 * _delta(task):.1f} points {bounds}{note}"
+        collapsed[task.task] = f"collapsed: {task.task} {fell}"
+    return [*collapsed.values(), *(one for one in check.because if one.partition(" ")[0] not in collapsed)]
+
+
+def _suspects(check: Check, *, every: bool = False) -> list[str]:
+    """The tasks that are lower, by the false-discovery rate, and not red: none or one sentence."""
+    tasks = [one for one in sorted(check.tasks, key=_delta) if one.suspect and not one.collapsed]
+    named = _names([f"{one.task} {one.delta_text}" for one in tasks], every=every, between="; ")
+    return [f"Look at these: {named} (lower, not by enough to fail)."] if tasks else []
+
+
+def _delta(task: TaskOutcome) -> float:
+    return task.delta or 0.0
+
+
+def _ordered(tasks: Iterable[TaskOutcome]) -> list[TaskOutcome]:
+    """The tasks that collapsed, then the others by verdict; the largest difference first."""
+    return sorted(tasks, key=lambda one: (not one.collapsed, VERDICTS.index(one.verdict), -abs(_delta(one))))
+
+
+def _names(names: Sequence[str], *, every: bool = False, between: str = ", ") -> str:
+    shown = names if every else names[:SHOWN]
+    return between.join(shown) + (f" and {len(names) - len(shown):,} more" if len(shown) < len(names) else "")
+
+
+COLUMNS = (
+    *("task", "metric", "n", "seeds", "baseline", "candidate"),
+    *("difference", "p", "margin", "verdict", "why"),
+)
+NUMBERS = ("n", "seeds", "baseline", "candidate", "difference", "p", "margin")
+"""The columns of a table in their order, and those of numbers."""
+
+
+def _facts(line: TaskOutcome | MeanOutcome) -> dict[str, str]:
+    """What reports say of a task or a mean, by column; the number of runs where it is not 1."""
+    why = [f"to settle: {line.to_settle}" if line.to_settle else ""]
+    if isinstance(line, MeanOutcome):
+        there = f"{line.there} of " * (line.there != line.wanted)
+        many = line.wanted != 1
+        own = {"task": f"{'mean of ' * many}{line.suite}", "n": f"{there}{line.wanted} column{'s' * many}"}
+    else:
+        own = {"task": line.task, "metric": line.metric}
+        own["n"] = f"{line.units:,} {line.unit}".strip() if line.units else "–"
+        runs = " / ".join(map(str, dict.fromkeys(line.runs)))  # "3 / 5" where candidate and baseline differ
+        own["seeds"] = runs if runs != "1" else ""
+        why = ["collapsed" if line.collapsed else "", line.reason, *why]
+    numbers = {"baseline": score_text(line.baseline), "candidate": score_text(line.candidate)}
+    numbers |= {"difference": line.delta_text, "p": line.p_text, "margin": line.margin_text}
+    own |= numbers | {"verdict": _verdict_text(line), "why": "; ".join(filter(None, why))}
+    return {name: own.get(name, "") for name in COLUMNS}
+
+
+def _verdict_text(line: TaskOutcome | MeanOutcome) -> str:
     """The verdict, with a note where the policy allows the regression."""
-    allowed = task.verdict == "regressed" and not task.must_not_regress
-    return "regressed (allowed)" if allowed else task.verdict
+    allowed = isinstance(line, TaskOutcome) and line.verdict == "regressed" and not line.must_not_regress
+    return "regressed (allowed)" if allowed else line.verdict
 
 
-def _why(task: TaskOutcome) -> str:
-    """The reason for a verdict, and how many more units or seeds would settle it."""
-    settle = f"to settle: {task.to_settle}" if task.to_settle else ""
-    return "; ".join(part for part in (task.reason, settle) if part)
+def _mean_texts(check: Check) -> Iterator[str]:
+    """What each suite can see, the margin of its mean with its source, and the predicted benchmark."""
+    for mean in check.means:
+        if mean.delta is not None and mean.verdict != "same":
+            seen = f"this suite can see a loss of {100 * (mean.detectable or 0.0):.2f} points; "
+            source = SOURCES[mean.margin_source].format(changed=100 * check.policy.get("changed", 0.0))
+            least = check.policy.get(f"least_{_setting(check, mean)}", 0.0)
+            if mean.margin_source != "policy" and math.isclose(100 * mean.margin, least):
+                source = "the least that the policy sets"
+            yield (
+                f"{mean.suite}: {seen * (mean.detectable is not None)}"
+                f"a loss of {mean.margin_text} is allowed, {source}"
+            )
+        if mean.predicted:
+            sides = (_predicted_text(mean.predicted, side) for side in ("baseline", "candidate"))
+            yield f"{mean.suite}: predicted {mean.predicted['target']}: {' → '.join(filter(None, sides))}"
 
 
-def _mean_text(mean: MeanOutcome) -> str:
-    """A suite's mean on both sides with interval, margin and the number of tested columns."""
-    scores = f"{score_text(mean.baseline)} → {score_text(mean.candidate)}"
-    if mean.delta is None:
-        return f"mean over {_there_text(mean)}"
-    return f"mean over {_there_text(mean)} {scores}, {mean.delta_text}, margin {mean.margin_text}"
-
-
-def _there_text(mean: MeanOutcome) -> str:
-    """The number of tested columns of a suite, e.g. "40 of 41 columns"."""
-    return f"{mean.there} of {mean.wanted} column{'' if mean.wanted == 1 else 's'}"
-
-
-def _predicted_text(mean: MeanOutcome) -> str:
-    """The predicted mean of a benchmark, e.g. "predicted NAME: 51.5 ± 0.6 → 51.2 ± 0.6", or ""."""
-    found = mean.predicted
-    if not found:
-        return ""
-    sides = [_predicted(found, side) for side in ("baseline", "candidate")]
-    return f"predicted {found['target']}: {' → '.join(side for side in sides if side)}"
-
-
-def _predicted(found: Mapping[str, Any], side: str) -> str:
-    """The predicted mean of one side; bounds of unequal width are written out."""
-    value, low, high = (found.get(side + part) for part in ("", "_low", "_high"))
-    if value is None:
-        return ""
-    if low is None or high is None:
-        return f"{100 * value:.1f}"
+def _predicted_text(predicted: Mapping[str, Any], side: str) -> str:
+    """The predicted mean of one side, e.g. "51.5 ± 0.6"; bounds of unequal width are written out."""
+    value, low, high = (predicted.get(side + part) for part in ("", "_low", "_high"))
+    if value is None or low is None or high is None:
+        return "" if value is None else f"{100 * value:.1f}"
     below, above = f"{100 * (value - low):.1f}", f"{100 * (high - value):.1f}"
-    return f"{100 * value:.1f} " + (
-        f"± {above}" if below == above else f"[{100 * low:.1f}, {100 * high:.1f}]"
-    )
+    bounds = f"± {above}" if below == above else f"[{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * value:.1f} {bounds}"
 
 
 def _bounds_text(check: Check) -> str:
-    """The sentence that explains the brackets and p-values of the task table."""
-    alpha, correction = check.policy.get("alpha"), check.policy.get("correction")
-    how = "" if correction == "none" else f"the number of tasks ({correction}) and "
+    """The sentence that explains the two ends of an interval, and p."""
+    sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
     return (
-        f"in brackets the bounds of each task's difference, each one-sided at {alpha}; "
-        f"p is corrected for {how}the means' part of alpha"
+        f"The true difference is above low ({sure:g} % sure) and below high (97.5 % for all means, "
+        f"{tasks:g} % for all tasks). Passed: low is above −margin; p is of a loss of the margin. "
+        "Regressed: high is below 0, and the difference below half of −margin; p is of no loss."
     )
 
 
-def _ordered(tasks: Sequence[TaskOutcome]) -> list[TaskOutcome]:
-    """The tasks by verdict, the largest difference first."""
-    return sorted(tasks, key=lambda task: (VERDICTS.index(task.verdict), -abs(task.delta or 0.0)))
-
-
-def _tabled(check: Check) -> list[TaskOutcome]:
-    """The tasks of the table, by verdict and size of the difference."""
-    return [task for task in _ordered(check.tasks) if task.verdict not in LISTED]
-
-
-def _reasons(tasks: Sequence[TaskOutcome]) -> dict[str, list[str]]:
-    """The names of tasks by the reason for their verdict."""
-    found: dict[str, list[str]] = {}
-    for task in tasks:
-        found.setdefault(_why(task) or "no reason was recorded", []).append(task.task)
-    return found
-
-
 def _counts_text(check: Check) -> str:
-    """The number of tasks by verdict, e.g. "2 tasks: 1 regressed, 1 equivalent"."""
-    counts = [(len(check.of(verdict)), verdict) for verdict in VERDICTS]
-    told = ", ".join(f"{count:,} {verdict}" for count, verdict in counts if count)
-    return f"{len(check.tasks):,} task{'' if len(check.tasks) == 1 else 's'}" + (f": {told}" if told else "")
-
-
-def _sides_text(check: Check) -> str:
-    """Candidate, baseline and suites: "A against B on suite"."""
-    return f"{check.candidate.name} against {_baseline_text(check)} on {', '.join(check.suites)}"
+    """The number of tasks by verdict, e.g. "2 tasks: 1 regressed, 1 passed"; means stand in the table."""
+    counts = ", ".join(f"{len(check.of(one)):,} {one}" for one in VERDICTS if check.of(one))
+    return f"{len(check.tasks):,} task{'s' * (len(check.tasks) != 1)}" + (f": {counts}" if counts else "")
 
 
 def _baseline_text(check: Check) -> str:
@@ -145,218 +249,110 @@ def _baseline_text(check: Check) -> str:
     return f"{party.name} (baseline {party.baseline})" if party.baseline else party.name
 
 
+def _sides_text(check: Check) -> str:
+    """Candidate, baseline and suites: "A against B on suite"."""
+    return f"{check.candidate.name} against {_baseline_text(check)} on {', '.join(check.suites)}"
+
+
 def _exit_text(check: Check) -> str:
     """The exit code and its meaning."""
-    meaning = EXITS.get((check.overall, check.exit_code != 0), "the policy fails this verdict")
-    return f"exit {check.exit_code}: {meaning}"
+    policy = check.overall == "inconclusive" and check.exit_code != 3
+    note = f", which the policy {'fails' if check.exit_code else 'lets pass'}" if policy else ""
+    return f"exit {check.exit_code}: {FORMS[check.overall].meaning}{note}"
 
 
-STYLES = {
-    "regressed": "bold red",
-    "missing": "red",
-    "inconclusive": "yellow",
-    "not testable": "dim",
-    "improved": "green",
-    "equivalent": "green",
-}
-"""The terminal style of each verdict."""
+NEEDED = ("task", "difference", "p", "verdict")
+FURTHER = (("margin",), ("baseline", "candidate"), ("n",), ("seeds",), ("why",), ("metric",))
+LONG = 30
+"""The columns of every printed table, those added in this order where they fit into the terminal, and the
+width at which sentences are folded."""
 
-NARROW = 120
-"""The width in columns below which the table has only task, delta, p-value and verdict."""
-
-SHOWN = 6
-"""Most names or sentences in a list unless all are shown."""
+LABEL = 7
+"""The width of the labels beside the sentences of why and what to do."""
 
 
-def print_check(check: Check, console: Console, *, every: bool) -> None:
-    """Print a check: the verdict, the means, the tasks that matter, and the exit code.
+def print_check(check: Check, console: Console, *, every: bool, results: Path | None = None) -> None:
+    """Print a check: the verdict, why, what to do, the lines that matter, counts, and the exit code.
 
     Args:
         check: The check.
         console: The console; names are printed as they are, nothing in them is markup.
-        every: Also show equivalent tasks, and name all tasks that are only listed.
+        every: Also show tasks that passed, and name all tasks that are only listed.
+        results: The results folder, where it is not the default one, for the commands to type.
     """
+    reasons = _reasons(check)
+    left = 0 if every else max(len(reasons) - SHOWN, 0)
+    reasons = [*reasons[: len(reasons) - left], f"and {left:,} more"] if left else reasons
+    todo = [*advice(check, results=results).split("\n"), *_suspects(check, every=every)]
+    style = FORMS[check.overall].style
+    _say(console, f"{check.overall.upper()}: {_sides_text(check)}", f"bold {style}")
+    for label, texts, weight in (("Why:", reasons, ""), ("Next:", todo, "bold")):
+        for number, text in enumerate(texts):
+            _say(console, text, weight, label=" " if number else label)
+    tasks = [one for one in _ordered(check.tasks) if one.verdict not in LISTED]
+    shown = tasks if every else [one for one in tasks if one.verdict not in COUNTED][:ROWS]
+    _print_table(check, shown, console)
+    for text in _mean_texts(check):
+        _say(console, text)
+    _say(console, _counts_text(check) + " (--all shows every one)" * (len(shown) < len(tasks)))
+    for verdict in LISTED:
+        for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
+            names = _names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
+            _say(console, f"{verdict}: {names}: {reason or 'no reason was recorded'}", FORMS[verdict].style)
+    for warning in check.warnings:
+        _say(console, f"warning: {warning}", "yellow")
+    _say(console, _exit_text(check), style)
+
+
+def _say(console: Console, text: str, style: str = "", *, label: str = "") -> None:
+    """Print a text folded between words, beside a label; a command stays one line, to be copied."""
     from rich.text import Text
 
-    def say(line: str, style: str = "") -> None:
+    head, rest = f"{label:{LABEL}}" if label else "", " " * (LABEL if label else 2)
+    fold = textwrap.TextWrapper(console.width, head, rest, break_on_hyphens=False, break_long_words=False)
+    for line in [head + text] if text.startswith("harness ") else fold.wrap(text):
         console.print(Text(line, style=style), soft_wrap=True)
 
-    first, *others = check.because or ("nothing was said of why.",)
-    verdict = (f"{check.overall}", STYLES[check.overall])
-    console.print(Text.assemble(verdict, f": {_sides_text(check)}. {first}"), soft_wrap=True)
-    told = others if every else others[:SHOWN]
-    more = [f"and {len(others) - len(told):,} more"] if len(told) < len(others) else []
-    for line in (*told, *more, *_means(check), _counts_text(check)):
-        say(line)
-    _print_table(check, console, every=every)
-    for line in _listed(check, "missing", every=every):
-        say(line, STYLES["missing"])
-    for line in _listed(check, "not testable", every=every):
-        say(line)
-    for warning in check.warnings:
-        say(f"warning: {warning}", "yellow")
-    say(_exit_text(check))
 
-
-def _means(check: Check) -> Iterator[str]:
-    for mean in check.means:
-        yield f"{mean.suite}: {_mean_text(mean)}: {mean.verdict}"
-        if mean.predicted:
-            yield f"{mean.suite}: {_predicted_text(mean)}"
-
-
-def _print_table(check: Check, console: Console, *, every: bool) -> None:
-    """Print the tasks with a difference; equivalent tasks are only counted unless `every` is set."""
-    from rich.text import Text
-
-    rows = _tabled(check)
-    shown = [task for task in rows if every or task.verdict != "equivalent"]
-    if shown:
-        print_table(_table(shown, narrow=console.width < NARROW), console)
-        console.print(Text(_bounds_text(check), style="dim"), soft_wrap=True)
-    if len(shown) < len(rows):
-        left_out = len(rows) - len(shown)
-        console.print(Text(f"equivalent, not shown: {left_out:,} of {len(check.tasks):,} tasks"))
-
-
-def _table(tasks: Sequence[TaskOutcome], *, narrow: bool) -> Table:
+def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -> None:
+    """Print the means and some tasks, with the sentence that explains their numbers."""
     from rich.table import Table
     from rich.text import Text
 
-    told = not narrow and any(_why(task) for task in tasks)
-    table = Table(title=Text("candidate − baseline, scores × 100"))
-    for name in ("task",) if narrow else ("task", "metric"):
-        table.add_column(Text(name))
-    for name in ("delta", "p") if narrow else ("n", "seeds", "baseline", "candidate", "delta", "p"):
-        table.add_column(Text(name), justify="right")
-    margins = not narrow and len({task.margin for task in tasks}) > 1
-    if margins:
-        table.add_column(Text("margin"), justify="right")
-    table.add_column(Text("verdict"))
-    if told:
-        table.add_column(Text("why"), style="dim")
-    for task in tasks:
-        verdict = Text(_verdict_text(task), style=STYLES[task.verdict])
-        cells = [Text(cell) for cell in _cells(task, narrow=narrow)]
-        cells += [Text(task.margin_text)] if margins else []
-        table.add_row(*cells, verdict, *([Text(_why(task))] if told else []))
-    return table
+    whole = {mean.suite for mean in check.means if mean.wanted == 1}
+    rows: list[TaskOutcome | MeanOutcome] = [*check.means]
+    rows += [one for one in tasks if not whole.intersection(one.suites)]
+    columns = _columns([_facts(row) for row in rows], console.width) if rows else []
+    table = Table(title=Text("candidate − baseline [low, high], scores × 100"))
+    for name in columns:
+        table.add_column(Text(name), justify="right" if name in NUMBERS else "left")
+    for row in rows:
+        styles = {"verdict": FORMS[row.verdict].style, "why": "dim"}
+        cells = (Text(_facts(row)[name], style=styles.get(name, "")) for name in columns)
+        table.add_row(*cells, style="bold" if isinstance(row, MeanOutcome) else "")
+    if rows:
+        print_table(table, console)
+    if any(row.p is not None for row in rows):
+        _say(console, _bounds_text(check), "dim")
 
 
-def _cells(task: TaskOutcome, *, narrow: bool) -> tuple[str, ...]:
-    if narrow:
-        return (task.task, task.delta_text, task.p_text)
-    counted = (_units_text(task), _seeds_text(task))
-    scores = (score_text(task.baseline), score_text(task.candidate), task.delta_text)
-    return (task.task, task.metric, *counted, *scores, task.p_text)
+def _columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """The columns that fit into a width beside whole names; none is empty."""
 
+    def needed(name: str) -> int:
+        longest = max(len(row[name]) for row in rows)
+        return 3 + max(len(name), longest if name in (*NEEDED, *NUMBERS) else min(longest, LONG))
 
-def _listed(check: Check, verdict: Verdict, *, every: bool) -> Iterator[str]:
-    """A line for each reason of a verdict, with the names of its tasks."""
-    for reason, tasks in _reasons(check.of(verdict)).items():
-        yield f"{verdict}: {_names(tasks, every=every)}: {reason}"
+    chosen, room = [*NEEDED], width - 1 - sum(map(needed, NEEDED))
+    for names in FURTHER:
+        wanted = sum(map(needed, names))
+        if wanted <= room and any(row[name] for name in names for row in rows):
+            chosen, room = [*chosen, *names], room - wanted
+    return [name for name in COLUMNS if name in chosen]
 
-
-def _names(tasks: Sequence[str], *, every: bool) -> str:
-    shown = tasks if every else tasks[:SHOWN]
-    more = f" and {len(tasks) - len(shown):,} more" if len(shown) < len(tasks) else ""
-    return ", ".join(shown) + more
-
-
-Result = Literal["", "failure", "error", "skipped"]
 
 OVERALL = "check"
 """The testsuite of the overall verdict, and of tasks that are in no suite of the check."""
-
-OF_TASKS: Mapping[Verdict, Result] = {
-    "regressed": "failure",
-    "missing": "error",
-    "inconclusive": "skipped",
-    "not testable": "skipped",
-}
-OF_MEANS: Mapping[Overall, Result] = {"regressed": "failure", "inconclusive": "skipped"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    """A JUnit testcase; `result` is empty for a pass, `verdict` is the check's own word."""
-
-    name: str
-    result: Result
-    verdict: str
-    message: str
-    details: str
-    seconds: float = 0.0
-
-
-def _cases(check: Check) -> dict[str, list[_Case]]:
-    """The testcases of each testsuite, the overall verdict last; a task of two suites is in the first."""
-    found: dict[str, list[_Case]] = {name: [] for name in check.suites}
-    last: dict[str, list[_Case]] = {OVERALL: found.pop(OVERALL, [])}
-    every = found | last
-    for task in check.tasks:
-        home = next((name for name in task.suites if name in every), OVERALL)
-        every[home].append(_of_task(task))
-    for mean in check.means:
-        every.get(mean.suite, every[OVERALL]).append(_of_mean(mean))
-    every[OVERALL].append(_of_check(check))
-    return every
-
-
-def _of_task(task: TaskOutcome) -> _Case:
-    """The testcase of a task; an allowed regression is skipped, not failed."""
-    allowed = task.verdict == "regressed" and not task.must_not_regress
-    facts = (
-        f"delta {task.delta_text}" if task.delta is not None else "",
-        f"p {task.p_text}" if task.p_regressed is not None else "",
-        _why(task),
-    )
-    return _Case(
-        name=task.task,
-        result="skipped" if allowed else OF_TASKS.get(task.verdict, ""),
-        verdict=task.verdict,
-        message=f"{_verdict_text(task)}: {', '.join(fact for fact in facts if fact)}",
-        details=_details(task),
-    )
-
-
-def _details(task: TaskOutcome) -> str:
-    facts = {
-        "metric": task.metric,
-        "baseline": score_text(task.baseline),
-        "candidate": score_text(task.candidate),
-        "delta": task.delta_text,
-        "margin": f"±{100 * task.margin:.2f}",
-        "p": task.p_text,
-        "units": _units_text(task),
-        "seeds": _seeds_text(task),
-    }
-    return "\n".join(f"{name}: {value}" for name, value in facts.items())
-
-
-def _of_mean(mean: MeanOutcome) -> _Case:
-    """The testcase of a suite's mean."""
-    return _Case(
-        name=f"mean of {mean.suite}",
-        result=OF_MEANS.get(mean.verdict, ""),
-        verdict=mean.verdict,
-        message=f"{mean.verdict}: {_mean_text(mean)}",
-        details="\n".join(filter(None, (_mean_text(mean), _predicted_text(mean)))),
-    )
-
-
-def _of_check(check: Check) -> _Case:
-    """The testcase of the overall verdict, which fails if the exit code is not 0."""
-    passed: Result = "skipped" if check.overall == "inconclusive" else ""
-    return _Case(
-        name="overall verdict",
-        result="failure" if check.exit_code else passed,
-        verdict=check.overall,
-        message=" ".join((f"{check.overall}:", *check.because)),
-        details="\n".join((*check.because, _counts_text(check), _exit_text(check))),
-        seconds=check.seconds,
-    )
-
 
 FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, even escaped."""
@@ -372,104 +368,99 @@ def junit(check: Check) -> str:
     """
     from xml.etree.ElementTree import Element, indent, tostring
 
+    suites: dict[str, list[Element]] = {name: [] for name in check.suites if name != OVERALL}
+    suites[OVERALL] = []
+    lines: tuple[TaskOutcome | MeanOutcome, ...] = (*check.tasks, *check.means)
+    for line in lines:
+        homes = line.suites if isinstance(line, TaskOutcome) else (line.suite,)
+        home = next((name for name in homes if name in suites), OVERALL)
+        suites[home].append(_line_case(line, home))
+    suites[OVERALL].append(_overall_case(check))
     root = Element("testsuites")
-    for number, (name, found) in enumerate(_cases(check).items()):
-        root.append(_suite(check, name, found, number))
+    root.extend(_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
+    for element in root.iter():
+        element.text = FORBIDDEN.sub("", element.text or "")
+        element.attrib.update({name: FORBIDDEN.sub("", text) for name, text in element.items()})
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _suite(check: Check, name: str, found: list[_Case], number: int) -> Element:
+def _line_case(line: TaskOutcome | MeanOutcome, suite: str) -> Element:
+    """The testcase of a task or a mean; an allowed regression is skipped, not failed."""
+    facts = _facts(line)
+    element = FORMS[line.verdict].element if facts["verdict"] == line.verdict else "skipped"
+    numbers = f"{facts['difference']} points, p {facts['p']}, margin {facts['margin']}"
+    why = "; ".join(filter(None, (numbers if line.low is not None else "", facts["why"])))
+    details = [f"{name}: {text}" for name, text in facts.items() if text]
+    return _testcase(suite, facts["task"], element, line.verdict, f"{facts['verdict']}: {why}", details)
+
+
+def _overall_case(check: Check) -> Element:
+    """The testcase of the overall verdict, which fails if the exit code is not 0."""
+    reasons, verdict = _reasons(check), check.overall
+    element = "failure" if check.exit_code else FORMS[verdict].element
+    message = " ".join((f"{verdict}:", *reasons))
+    details = [*reasons, advice(check), *_mean_texts(check), _counts_text(check), _exit_text(check)]
+    case = _testcase(OVERALL, "overall verdict", element, verdict, message, details)
+    case.set("time", f"{check.seconds:.3f}")
+    return case
+
+
+def _testcase(
+    suite: str, name: str, element: str, verdict: str, message: str, details: Sequence[str]
+) -> Element:
+    """A testcase that holds its result, or nothing if it passed."""
     from xml.etree.ElementTree import Element, SubElement
 
-    about = {"name": name, "package": "harness.check", "id": str(number), **_counts(found)}
-    made = Element("testsuite", _clean(about | {"timestamp": _moment(check.when), "hostname": "localhost"}))
-    properties = SubElement(made, "properties")
-    for key, value in _properties(check).items():
-        SubElement(properties, "property", _clean({"name": key, "value": value}))
-    made.extend([_case(case, name) for case in found])
-    SubElement(made, "system-out").text = FORBIDDEN.sub("", "\n".join(check.warnings))
-    SubElement(made, "system-err")
-    return made
+    case = Element("testcase", name=name, classname=f"harness.check.{suite}", time="0.000")
+    if element:
+        kind = {} if element == "skipped" else {"type": verdict}
+        SubElement(case, element, kind, message=message).text = "\n".join(details)
+    return case
 
 
-def _counts(found: list[_Case]) -> dict[str, str]:
+def _testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -> Element:
+    from xml.etree.ElementTree import Element, SubElement
+
+    moment = datetime.fromisoformat(check.when)
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment
     kinds = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
-    counts = {name: str(sum(case.result == kind for case in found)) for name, kind in kinds}
-    return {"tests": str(len(found)), **counts, "time": f"{sum(case.seconds for case in found):.3f}"}
+    about = {"name": name, "package": "harness.check", "id": str(number), "tests": str(len(cases))}
+    about |= {many: str(sum(case.find(kind) is not None for case in cases)) for many, kind in kinds}
+    about |= {"time": f"{sum(float(case.get('time', 0)) for case in cases):.3f}", "hostname": "localhost"}
+    suite = Element("testsuite", about, timestamp=moment.strftime("%Y-%m-%dT%H:%M:%S"))
+    properties = SubElement(suite, "properties")
+    for key, value in _properties(check).items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        SubElement(properties, "property", name=key, value=text)
+    suite.extend(cases)
+    SubElement(suite, "system-out").text = "\n".join(check.warnings)
+    SubElement(suite, "system-err")
+    return suite
 
 
-def _properties(check: Check) -> dict[str, str]:
-    policy = {f"policy.{key}": value for key, value in check.policy.items()}
-    return {
-        "check": check.id,
-        "candidate": check.candidate.name,
-        "candidate.source": check.candidate.source,
-        "candidate.artifacts": " ".join(check.candidate.artifacts),
-        "baseline": _baseline_text(check),
-        "baseline.source": check.baseline.source,
-        "baseline.artifacts": " ".join(check.baseline.artifacts),
-        **({"recipe": check.recipe} if check.recipe else {}),
-        **{key: v if isinstance(v, str) else json.dumps(v) for key, v in policy.items()},
-    }
+def _properties(check: Check) -> dict[str, Any]:
+    made: dict[str, Any] = {"check": check.id}
+    for side, name in (("candidate", check.candidate.name), ("baseline", _baseline_text(check))):
+        party = check.candidate if side == "candidate" else check.baseline
+        made |= {side: name, f"{side}.source": party.source, f"{side}.artifacts": " ".join(party.artifacts)}
+    made |= {"recipe": check.recipe} if check.recipe else {}
+    return made | {f"policy.{key}": value for key, value in check.policy.items()}
 
 
-def _case(case: _Case, suite: str) -> Element:
-    from xml.etree.ElementTree import Element, SubElement
-
-    names = {"name": case.name, "classname": f"harness.check.{suite}", "time": f"{case.seconds:.3f}"}
-    made = Element("testcase", _clean(names))
-    if case.result:
-        kind = {} if case.result == "skipped" else {"type": case.verdict}
-        told = SubElement(made, case.result, _clean(kind | {"message": case.message}))
-        told.text = FORBIDDEN.sub("", case.details)
-    return made
+ROOM, ASIDE, SENTENCES = 60_000, 200, 12
+"""Most characters of a comment (GitHub refuses 65,536), those reserved around a table for its `details` tags
+and the line that counts omitted rows, and most sentences in a list."""
 
 
-def _moment(when: str) -> str:
-    """An ISO time as the schemas want it: UTC, whole seconds, no zone."""
-    moment = datetime.fromisoformat(when)
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%dT%H:%M:%S")
+def markdown(check: Check) -> str:
+    """The check as Markdown: verdict, why, what to do, and the lines that matter; the rest is folded away.
 
-
-def _clean(attributes: Mapping[str, str]) -> dict[str, str]:
-    return {name: FORBIDDEN.sub("", value) for name, value in attributes.items()}
-
-
-SIGNS = {"regressed": "❌", "improved": "✅", "equivalent": "✅", "inconclusive": "❓"}
-"""The sign of each overall verdict."""
-
-ROOM = 60_000
-"""Most characters of a comment; GitHub refuses 65,536."""
-
-ASIDE = 200
-"""Characters reserved around a table: its `details` tags and the line that counts omitted rows."""
-
-SENTENCES = 12
-"""Most sentences in a list."""
-
-MEANS = ("suite", "over", "baseline", "candidate", "delta", "margin", "verdict")
-TASKS = ("task", "metric", "n", "seeds", "baseline", "candidate", "delta", "p", "verdict", "why")
-NUMBERS = ("n", "baseline", "candidate", "delta", "margin", "p")
-
-
-def _marker(check: Check) -> str:
-    """The hidden first line that identifies the comment; it stays while the candidate changes."""
-    name = check.baseline.baseline or check.baseline.name
-    return f"<!-- harness-check:{_hidden('-'.join((name, *check.suites)))} -->"
-
-
-def markdown(check: Check, *, link: str = "") -> str:
-    """The check as Markdown: verdict, means and the tasks that matter; the rest is folded away.
-
-    Args:
-        check: The check. Names are shown as they are; nothing in them is Markdown or HTML.
-        link: The address of the whole check, http or https.
-
-    Returns:
-        Fewer than 65,536 characters; rows that do not fit are counted.
+    Names are shown as they are; nothing in them is Markdown or HTML. The text has fewer than 65,536
+    characters; rows that do not fit are counted. Its hidden first line identifies the comment, and stays
+    while the candidate changes.
     """
-    parts = ["\n\n".join(part for part in _head(check, link) if part)]
+    parts = ["\n\n".join(part for part in _head(check) if part)]
     sections = [section for section in _sections(check) if section[2]]
     needs = [len(_fitted(*section, room=sys.maxsize)) + ASIDE for section in sections]
     for number, section in enumerate(sections):
@@ -479,75 +470,54 @@ def markdown(check: Check, *, link: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _head(check: Check, link: str) -> Iterator[str]:
-    yield _marker(check)
-    yield f"## {SIGNS[check.overall]} {check.overall}: {_escaped(_sides_text(check))}"
-    yield _sentences(check.because)
-    yield _markdown_table(MEANS, _mean_rows(check)) if check.means else ""
-    predicted = [text for mean in check.means if (text := _predicted_text(mean))]
-    yield _sentences(predicted)
+def _head(check: Check) -> Iterator[str]:
+    name = check.baseline.baseline or check.baseline.name
+    yield f"<!-- harness-check:{_hidden('-'.join((name, *check.suites)))} -->"
+    yield f"## {FORMS[check.overall].sign} {check.overall}: {_escaped(_sides_text(check))}"
+    yield _sentences(_reasons(check))
+    yield _sentences([f"Next: {advice(check)}"], most=1000)
+    yield _sentences(_suspects(check), most=3000)
+    yield _sentences([*_mean_texts(check)])
     yield f"{_counts_text(check)}. {_exit_text(check).capitalize()}."
-    if target := _address(link):
-        yield f"[The whole check]({target})"
 
 
 def _sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Title, columns and rows of each table, most important first; the unfolded table has no title."""
-    rows = _tabled(check)
-    matter = [task for task in rows if task.verdict != "equivalent"]
-    yield "", TASKS, [_row(task) for task in matter]
+    tasks = [one for one in _ordered(check.tasks) if one.verdict not in LISTED]
+    matter = [one for one in tasks if one.verdict not in COUNTED]
+    yield "", COLUMNS, [*map(_row, check.means), *map(_row, matter)]
     for verdict in LISTED:
-        tasks = check.of(verdict)
-        yield (
-            f"{verdict}: {len(tasks):,}",
-            ("task", "why"),
-            [(_escaped(task.task), _escaped(_why(task))) for task in tasks],
-        )
+        reasons = [(_escaped(one.task), _escaped(one.reason)) for one in check.of(verdict)]
+        yield f"{verdict}: {len(reasons):,}", ("task", "why"), reasons
     yield f"warnings: {len(check.warnings)}", ("warning",), [(_escaped(text),) for text in check.warnings]
-    same = [task for task in rows if task.verdict == "equivalent"]
-    yield f"equivalent: {len(same):,}", TASKS, [_row(task) for task in same]
+    counted = [_row(one) for one in tasks if one.verdict in COUNTED]
+    yield f"passed or the same: {len(counted):,}", COLUMNS, counted
     policy = [(_escaped(str(key)), _escaped(str(value))) for key, value in check.policy.items()]
     yield "policy", ("setting", "value"), policy
 
 
 def _fitted(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, room: int) -> str:
     """A table of as many rows as fit, with a line that counts the others."""
-    shown, left = 0, room - ASIDE - len(title) - len(_markdown_table(columns, ()))
-    while shown < len(rows) and (left := left - len(_markdown_row(rows[shown])) - 1) >= 0:
+    sides = ["---:" if name in NUMBERS else "---" for name in columns]
+    head, *lines = (f"| {' | '.join(cells)} |" for cells in (columns, sides, *rows))
+    shown, left = 1, room - ASIDE - len(title) - len(head) - len(lines[0])
+    while shown < len(lines) and (left := left - len(lines[shown]) - 1) >= 0:
         shown += 1
-    table = _markdown_table(columns, rows[:shown]) if shown else ""
-    more = f"{len(rows) - shown:,} of {len(rows):,} rows are left out here." if shown < len(rows) else ""
+    table = "\n".join([head, *lines[:shown]]) if shown > 1 else ""
+    more = f"{len(lines) - shown:,} of {len(rows):,} rows are left out here." if shown < len(lines) else ""
     body = "\n\n".join(part for part in (table, more) if part)
     return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>" if title else body
 
 
-def _markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    sides = ["---:" if name in NUMBERS else "---" for name in columns]
-    return "\n".join([_markdown_row(columns), _markdown_row(sides), *map(_markdown_row, rows)])
+def _row(line: TaskOutcome | MeanOutcome) -> Sequence[str]:
+    """The cells of a task or a mean; names and sentences are escaped."""
+    names = ("task", "metric", "n", "why")
+    cells = {c: _escaped(text) if c in names else html.escape(text) for c, text in _facts(line).items()}
+    return [*(cells | {"verdict": f"{FORMS[line.verdict].sign} {cells['verdict']}"}).values()]
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _mean_rows(check: Check) -> Iterator[Sequence[str]]:
-    for mean in check.means:
-        scores = (score_text(mean.baseline), score_text(mean.candidate), mean.delta_text)
-        margin = f"±{100 * mean.margin:.2f}"
-        yield _escaped(mean.suite), _there_text(mean), *scores, margin, mean.verdict
-
-
-def _row(task: TaskOutcome) -> Sequence[str]:
-    """The cells of a task; cells that may not be numbers are escaped."""
-    names = (_escaped(task.task), _escaped(task.metric), _escaped(_units_text(task)))
-    scores = (score_text(task.baseline), score_text(task.candidate), task.delta_text)
-    p = task.p_text.replace("<", "&lt;")
-    told = (_verdict_text(task), _escaped(_why(task)))
-    return (*names, _seeds_text(task), *scores, p, *told)
-
-
-def _sentences(texts: Sequence[str]) -> str:
-    shown = [_escaped(text) for text in texts[:SENTENCES]]
+def _sentences(texts: Sequence[str], *, most: int = 300) -> str:
+    shown = [_escaped(text, most=most) for text in texts[:SENTENCES]]
     more = [f"and {len(texts) - SENTENCES:,} more"] if len(texts) > SENTENCES else []
     return shown[0] if len(texts) == 1 else "\n".join(f"- {text}" for text in (*shown, *more))
 
@@ -556,7 +526,6 @@ GAP = "&#8203;"
 """A zero-width space: it breaks mentions, references and addresses apart."""
 
 CONTROL = re.compile("[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\udfff]+")
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 SPECIAL = re.compile(
     r"(?P<html>[&<>])"
     r"|(?P<split>@|:(?=//)|\bGH(?=-\d)|\bwww(?=\.)|:(?=[\w+-]+:))"  # mentions, addresses, pictures
@@ -565,7 +534,6 @@ SPECIAL = re.compile(
     r"|(?P<reference>\#)",
     re.IGNORECASE,
 )
-UNSAFE = re.compile(r"[^!#$%&'*+,\-./0-9:;=?@A-Z_a-z~]")
 
 
 def _escaped(text: str, *, most: int = 300) -> str:
@@ -584,7 +552,7 @@ def _escaped(text: str, *, most: int = 300) -> str:
 def _harmless(found: re.Match[str]) -> str:
     sign = found[0]
     if found["html"]:
-        return ENTITIES[sign]
+        return html.escape(sign)
     if found["item"]:
         return f"{sign}\\"
     return f"{sign}{GAP}" if found["split"] else f"\\{sign}{GAP if found['reference'] else ''}"
@@ -593,10 +561,3 @@ def _harmless(found: re.Match[str]) -> str:
 def _hidden(text: str) -> str:
     """A name fit for an HTML comment: letters, digits, dots, underscores, plus signs, single hyphens."""
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-") or "check"
-
-
-def _address(link: str) -> str:
-    """A web address as the target of a link; empty for anything else."""
-    if not re.match(r"https?://", link):
-        return ""
-    return UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), link)

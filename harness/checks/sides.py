@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from harness import paths
-from harness.checks.baselines import Baseline, BaselineModel, require_new_name, write_baseline
+from harness import catalog
+from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, Part
 from harness.checks.record_units import Parts, ScoredRecord
-from harness.checks.units import Units
-from harness.differences import Identity, require_alike
-from harness.errors import HarnessError, UsageError, shortened
-from harness.plan import ConfiguredModel, PlannedScore, plan_scores
-from harness.report import Report
+from harness.checks.units import TRAINED, Units
+from harness.differences import Identity
+from harness.errors import UsageError
+from harness.plan import PlannedScore, plan_scores
 from harness.request import Request, ResolvedRequest
 from harness.scores import Mean, shown_only
 from harness.store import Store
-from harness.types import Suite, Task
+from harness.types import Artifact, Suite, Task
 
 SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
 """Types whose tasks draw texts at random: another seed gives another score of the same model."""
@@ -50,6 +49,22 @@ class CheckSide:
         return list(found.values())
 
     @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The ArtifactKeys of its models."""
+        return tuple(dict.fromkeys(run.artifact for run in self.runs))
+
+    @property
+    def trainings(self) -> int:
+        """The number of its models that a task has, at most; at least 1."""
+        counts = Counter(task for run in self.runs for task in run.keys)
+        return max(counts.values(), default=1)
+
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The EvaluationKeys of the records, by task."""
+        return {task: tuple(one.key for one in ones) for task, ones in self.scored.items()}
+
+    @property
     def complete(self) -> bool:
         """Whether no record is missing."""
         return not any(self.missing.values())
@@ -59,6 +74,55 @@ class CheckSide:
         return replace(
             self, scored={**self.scored, task: tuple(_part_of(one, cells) for one in self.scored[task])}
         )
+
+    def of_averages(self, suites: Sequence[Suite]) -> CheckSide:
+        """The same, of each task only the splits and subsets that its suite averages."""
+        found = self
+        for suite in suites:
+            apart, cells = shown_only(suite), dict[str, list[tuple[str, str]]]()
+            for name, part in suite.parts.items():
+                cells.setdefault(part.name, []).extend([] if name in apart else part.cells)
+            for task in suite.tasks:
+                averaged = dict.fromkeys(cells.get(task.name, ()))
+                if averaged and {*averaged} != {*task.cells}:
+                    found = found.part(task.name, averaged)
+        return found
+
+    def units(self, task: str, *, repeated: bool) -> Units:
+        """The units of a task; of a repeated baseline models are the runs, and seeds count as probes.
+
+        Raises:
+            ValueError: Records of the task were measured on different units.
+        """
+        models = [
+            Units.join_runs([one.units for one in ones if one.units is not None])
+            for ones in self.by_model(task)
+        ]
+        return Units.join_runs([units.as_probes() for units in models]) if repeated else models[0]
+
+    def of_equal_models(
+        self, suites: Sequence[Suite], changed: float, trainings: int
+    ) -> dict[str, Difference]:
+        """What the differences of an equal model would be, by task and by column that shows a part of one.
+
+        `changed` is the share of answers that it changes, `trainings` the number of its models where this
+        side has several. Tasks without units are left out.
+        """
+        averages, parts = self.of_averages(suites), dict[str, tuple[CheckSide, str]]()
+        for suite in suites:
+            parts |= {task.name: (averages, task.name) for task in suite.tasks}
+        for suite in suites:
+            parts |= {name: (self.part(one.name, one.cells), one.name) for name, one in suite.parts.items()}
+        found = {}
+        for name, (side, task) in parts.items():
+            scored = side.scored[task]
+            if scored and all(one.units is not None for one in scored):
+                with contextlib.suppress(ValueError):
+                    repeated = len(side.by_model(task)) > 1
+                    units = side.units(task, repeated=repeated)
+                    runs = trainings if repeated else units.runs if units.unit == TRAINED else 0
+                    found[name] = Difference.of_equal_models(units, changed=changed, trainings=runs)
+        return found
 
     @staticmethod
     def read(runs: Sequence[BaselineModel], found: ResolvedRequest, results: Path) -> CheckSide:
@@ -95,55 +159,41 @@ def _part_of(one: ScoredRecord, cells: Collection[tuple[str, str]]) -> ScoredRec
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """The requests for all scores of one model, one request for each seed.
+    """The requests for all scores of one model, one request for each seed of an evaluation.
 
     Attributes:
         requests: Requests for this model; all after the first are for seeded tasks only.
         opened: The first request, resolved.
-        keys, identities: The EvaluationKey and the identity of each seed's score, by task.
+        runs: The model in the form of a baseline; where a recipe makes models of it, one for each seed.
+        identities: The identity of each score, by task.
     """
 
     requests: tuple[Request, ...]
     opened: ResolvedRequest
-    keys: Mapping[str, tuple[str, ...]]
+    runs: tuple[BaselineModel, ...]
     identities: Mapping[str, tuple[Identity, ...]]
-
-    @property
-    def subject(self) -> ConfiguredModel:
-        """The model with its encoding."""
-        return self.opened.asked[0]
-
-    @property
-    def run(self) -> BaselineModel:
-        """The model in the form of a baseline."""
-        artifact = self.subject.artifact
-        return BaselineModel(
-            model=artifact.name,
-            source=artifact.source,
-            artifact=artifact.key,
-            folder=artifact.slug,
-            revision=artifact.revision,
-            keys=self.keys,
-        )
 
     @staticmethod
     def of(request: Request, model: str, seeds: int) -> CheckRequest:
         """The requests for a model, and the keys of all its scores.
 
-        Tasks that a recipe trains for have their seeds within one record; a finished model is evaluated again
-        only on tasks whose score depends on the seed.
+        Tasks that a recipe trains for have their seeds within one record, and a recipe that makes a model
+        makes one for each seed. A finished model is evaluated again only on tasks whose score depends on the
+        seed.
 
         Raises:
             UsageError: A name or a setting cannot be used.
         """
         first = replace(request, models=(model,))
-        if seeds > 1 and first.recipe:
+        kinds = [catalog.recipe_kind(name) for name in first.recipe]
+        if seeds > 1 and "task" in kinds:
             first = replace(first, recipe_settings={**first.recipe_settings, "fresh_seeds": seeds})
-        first.refuse_model_recipe()
+        if "model" in kinds:
+            first = replace(first, seeds=seeds)
         found = ResolvedRequest.of(first)
-        requests, cells = [first], _cells(found)
-        every = {task: [cell] for task, cell in cells.items()}
-        again = _seeded(found.suites)
+        _refuse_second_training(found)
+        requests, scores = [first], _scores(found)
+        again = () if found.stages else _seeded(found.suites)
         for seed in range(1, seeds) if again else ():
             more = replace(
                 first,
@@ -153,14 +203,45 @@ class CheckRequest:
                 recipe_settings={},
             )
             requests.append(more)
-            for task, cell in _cells(ResolvedRequest.of(more)).items():
-                every[task].append(cell)
+            scores += _scores(ResolvedRequest.of(more))
+        identities: dict[str, tuple[Identity, ...]] = {}
+        for one in scores:
+            identities[one.task.name] = (*identities.get(one.task.name, ()), one.identity)
         return CheckRequest(
-            requests=tuple(requests),
-            opened=found,
-            keys={task: tuple(cell.key for cell in cells) for task, cells in every.items()},
-            identities={task: tuple(cell.identity for cell in cells) for task, cells in every.items()},
+            requests=tuple(requests), opened=found, runs=_models(scores), identities=identities
         )
+
+
+def _refuse_second_training(opened: ResolvedRequest) -> None:
+    """Refuse a model that the same recipe has made: what is compared would be trained twice."""
+    recipes = {stage.name.partition(":")[0] for stage in opened.stages}
+    for lineage in (one.lineage for one in opened.asked if one.lineage is not None):
+        if lineage.recipe in recipes:
+            parents = ", ".join(parent.name for parent in lineage.parents)
+            raise UsageError(
+                f"{opened.request.models[0]} was made by {lineage.recipe} already, and would be again.",
+                hint=f"Give what it was made of ({parents}). Or compare finished models: leave out --recipe, "
+                "and give the folder of the other finished model as --baseline, or set it as a baseline.",
+            )
+
+
+def _models(scores: Sequence[PlannedScore]) -> tuple[BaselineModel, ...]:
+    """The models of some scores with the keys of these, in the form of a baseline; trained ones first."""
+    keys: dict[Artifact, dict[str, tuple[str, ...]]] = {}
+    for one in sorted(scores, key=lambda one: one.subject.training is None):
+        own = keys.setdefault(one.subject.artifact, {})
+        own[one.task.name] = (*own.get(one.task.name, ()), one.key)
+    return tuple(
+        BaselineModel(
+            model=artifact.name,
+            source=artifact.source,
+            artifact=artifact.key,
+            folder=artifact.slug,
+            revision=artifact.revision,
+            keys=own,
+        )
+        for artifact, own in keys.items()
+    )
 
 
 def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
@@ -169,24 +250,25 @@ def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
     return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
-def _cells(found: ResolvedRequest) -> dict[str, PlannedScore]:
-    """The planned score of each task for the only model of a request."""
-    asked = plan_scores(
+def _scores(found: ResolvedRequest) -> list[PlannedScore]:
+    """The planned score of each task for the models of a request."""
+    planned = plan_scores(
         found.subjects,
         found.suites,
         settings=found.data,
         seed=found.request.settings.seed,
         recipe=found.recipe,
+        is_evaluated=found.is_evaluated,
     )
-    by_key = {cell.key: cell for cell in asked.cells}
-    cells: dict[str, PlannedScore] = {}
-    for (_, task), key in asked.keys.items():
-        if cells.setdefault(task.name, by_key[key]).key != key:
+    by_key = {one.key: one for one in planned.cells}
+    scores: dict[tuple[Artifact, str], PlannedScore] = {}
+    for (subject, task), key in planned.keys.items():
+        if scores.setdefault((subject.artifact, task.name), by_key[key]).key != key:
             raise UsageError(
                 f"Two of the suites have a task {task.name}, on other splits, languages or data.",
                 hint="Check these suites one at a time.",
             )
-    return cells
+    return list(scores.values())
 
 
 def _parts(found: ResolvedRequest) -> dict[str, Parts]:
@@ -214,11 +296,6 @@ class Comparison:
     baseline: CheckSide
     failures: Mapping[tuple[str, str], str]
 
-    @property
-    def repeated(self) -> bool:
-        """Whether the baseline holds several models of one training."""
-        return len({run.artifact for run in self.baseline.runs}) > 1
-
     def differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
         """The difference between the sides on each task, or the reason why it cannot be tested."""
         return {
@@ -233,16 +310,8 @@ class Comparison:
 
     def of_averages(self, suites: Sequence[Suite]) -> Comparison:
         """The same, of each task only the splits and subsets that its suite averages."""
-        found = self
-        for suite in suites:
-            apart, cells = shown_only(suite), dict[str, list[tuple[str, str]]]()
-            for name, part in suite.parts.items():
-                cells.setdefault(part.name, []).extend([] if name in apart else part.cells)
-            for task in suite.tasks:
-                averaged = dict.fromkeys(cells.get(task.name, ()))
-                if averaged and {*averaged} != {*task.cells}:
-                    found = found.part(task.name, averaged)
-        return found
+        sides = self.candidate.of_averages(suites), self.baseline.of_averages(suites)
+        return replace(self, candidate=sides[0], baseline=sides[1])
 
     def part_differences(self, suite: Suite) -> dict[str, Difference]:
         """The differences that can be tested of columns that show a part of a task, by column."""
@@ -281,7 +350,8 @@ def _difference(sides: Comparison, task: str) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
     records = {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}
     outputs, others = ([one.units.outputs if one.units else "" for one in ones] for ones in (mine, theirs))
-    if records or (all(outputs) and outputs == others):
+    alike = [_own_score(one) for one in mine] == [_own_score(one) for one in theirs]
+    if records or (all(outputs) and outputs == others and alike):
         scores = tuple(_own_score(one) for one in mine)
         units = mine[0].units
         return Difference(
@@ -304,8 +374,10 @@ def _own_score(one: ScoredRecord) -> float:
 
 
 def _tested_difference(sides: Comparison, task: str) -> Difference | str:
+    both = sides.candidate, sides.baseline
+    repeated = any(len(side.by_model(task)) > 1 for side in both)
     try:
-        one, other = (_runs(side, task, sides.repeated) for side in (sides.candidate, sides.baseline))
+        one, other = (side.units(task, repeated=repeated) for side in both)
     except ValueError as error:
         return str(error)
     if not one.same_examples(other):
@@ -313,16 +385,8 @@ def _tested_difference(sides: Comparison, task: str) -> Difference | str:
     if min(stratum.count for stratum in one.strata) < 2:
         return f"there is a single one of its {one.unit}"
     seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
-    paired = not sides.repeated and seeds[0] == seeds[1] > 1
+    paired = not repeated and seeds[0] == seeds[1] > 1
     return Difference.between(one, other, paired=paired)
-
-
-def _runs(side: CheckSide, task: str, repeated: bool) -> Units:
-    """The units of a side: of a repeated baseline, models are the runs and their seeds count as probes."""
-    models = [
-        Units.join_runs([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)
-    ]
-    return Units.join_runs([units.as_probes() for units in models]) if repeated else models[0]
 
 
 def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
@@ -330,76 +394,5 @@ def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
     return Mean.of("records", [one.score for one in ones]).whole
 
 
-def set_baseline(
-    name: str,
-    request: Request,
-    *,
-    seeds: int,
-    asked: Mapping[str, Any],
-    again: bool,
-    carry_out: CarryOut,
-) -> Baseline:
-    """Run the missing scores of a request's models and pin the keys of all scores under a name.
-
-    Args:
-        name: The name of the baseline.
-        request: Its first model is the baseline, the others are repeats of it.
-        seeds: The number of seeds of random draws and of a recipe's trainings.
-        asked: The options of the evaluation, by name.
-        again: Whether to replace a baseline of this name.
-        carry_out: Runs a request where records are missing.
-
-    Raises:
-        UsageError: The request cannot be carried out, or there is a baseline of this name.
-        HarnessError: A score is missing after the run; nothing was pinned.
-    """
-    results = paths.results_folder(request.results)
-    require_new_name(results, name, replace=again)
-    runs, lost = [], dict[str, str]()
-    every = [CheckRequest.of(replace(request, models=()), model, seeds) for model in request.models]
-    _require_repeats(every)
-    for one in every:
-        if not CheckSide.read([one.run], one.opened, results).complete:
-            lost |= _run_missing(one, carry_out)
-        runs.append(one.run)
-    if lost:
-        reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
-        raise HarnessError(
-            f"The baseline {name} was not set: {len(lost)} tasks have no score ({shortened(list(lost))}).",
-            hint=f"{reasons}. Choose others with --tasks, or mend this; what was measured is kept.",
-        )
-    made = Baseline(
-        name=name,
-        when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        suites=request.suites,
-        seeds=seeds,
-        asked=asked,
-        runs=tuple(runs),
-    )
-    write_baseline(results, made, replace=again)
-    return made
-
-
-def _require_repeats(every: Sequence[CheckRequest]) -> None:
-    """Refuse repeats that are the same model twice, or that are not evaluated alike."""
-    first, *others = every
-    for number, one in enumerate(others, start=2):
-        if one.run.artifact in {other.run.artifact for other in every[: number - 1]}:
-            raise UsageError(
-                f"The model {one.run.source} stands twice: its weights are those of another one.",
-                hint="Repeats are models of the same training with other seeds.",
-            )
-        require_alike(one.identities, first.identities, (), first.run.source)
-
-
-def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
-    """Run the missing scores of a model; gives the reasons of failures by task."""
-    return {
-        failed.cell.task.name: failed.failure.message if failed.failure else "not reached"
-        for request in one.requests
-        for failed in carry_out(request).failures
-    }
-
-
-CarryOut = Callable[[Request], Report]
-"""A function that runs a request and gives its report."""
+CarryOut = Callable[[Request], Mapping[str, str]]
+"""A function that runs a request and gives the reason of each task that still lacks a score."""

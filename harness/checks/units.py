@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checks.metrics import MEASURES
-from harness.metrics import Floats
+from harness.metrics import MEASURES, Floats
 
 NOTHING: Floats = np.zeros(0)
 
@@ -137,6 +136,9 @@ class Units:
 
 DRAWS = "draws"
 """The kind of units that depends on the seed."""
+
+TRAINED = "examples"
+"""The kind of units of tasks that a recipe trained for, whose runs are trainings."""
 
 
 def _combined(parts: Sequence[Units], *, axis: int) -> Units:

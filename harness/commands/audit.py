@@ -77,7 +77,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar of bytes on a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.progress import console
+    from harness.terminal import console
 
     screen = console(stderr=True)
     bar = Progress(

@@ -10,15 +10,25 @@ import click
 
 from harness import paths
 from harness.checks.baselines import BASELINES, Baseline
+from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.commands.check import carry_out
 from harness.errors import HarnessError
-from harness.progress import console
 from harness.request import Request, read_prompts
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 
 KEPT = (
-    *("recipe", "changes", "tasks", "pooling", "normalize", "max_length", "dtype", "similarity"),
+    *(
+        "recipe",
+        "changes",
+        "train_data",
+        "tasks",
+        "pooling",
+        "normalize",
+        "max_length",
+        "dtype",
+        "similarity",
+    ),
     *("vectors", "document_text"),
     *("prompts", "seed", "languages", "subsets", "splits"),
 )
@@ -63,7 +73,7 @@ def _set(
     **given: Any,
 ) -> int:
     """Measure what is missing of a model, and pin its records as the baseline NAME."""
-    from harness.checks.sides import set_baseline
+    from harness.checks.check import set_baseline
 
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
@@ -71,7 +81,7 @@ def _set(
     kept |= {option: list(given[option]) for option in ("recipe", "changes")}
     request = Request.of_options(models, options.with_project(suites, project), given)
     with request.network():
-        made = set_baseline(name, request, seeds=seeds, asked=kept, again=again, carry_out=carry_out)
+        made = set_baseline(name, request, seeds=seeds, options=kept, again=again, carry_out=carry_out)
     return _print(made, as_json)
 
 
@@ -143,16 +153,44 @@ def _table(found: list[Baseline]) -> None:
     print_table(table, console())
 
 
+def _print_power(one: Baseline) -> None:
+    """Print what a check against a baseline can see, of its means and of each task."""
+    if one.power is None:
+        return
+    sources = {
+        "runs": "by the repeated runs",
+        "checks": "by earlier checks",
+        "stated": f"if an equal model changes {DEFAULT.changed:.0%} of the answers",
+        "policy": "",
+    }
+    for suite, mean in one.power.means.items():
+        if mean.detectable is not None:
+            click.echo(
+                f"{suite} can see a loss of {100 * mean.detectable:.2f} points of its mean "
+                f"({sources[mean.source]}); automatic margin {100 * mean.margin:.2f}"
+            )
+    from rich.table import Table
+
+    table = Table(title="in points, what a check can see under the default policy")
+    for column in ("task", "loss seen in 80 %", "automatic margin"):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for task, line in one.power.tasks.items():
+        seen = "–" if line.detectable is None else f"{100 * line.detectable:.2f}"
+        table.add_row(task, seen, f"{100 * line.margin:.2f}")
+    print_table(table, console())
+
+
 def _print(one: Baseline, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(one.to_json(), indent=1, ensure_ascii=False))
         return 0
     click.echo(f"{one.name}: set {one.when} on {', '.join(one.suites)}, seeds: {one.seeds}")
-    chosen = {option: value for option, value in one.asked.items() if value not in (None, "", [], False)}
+    chosen = {option: value for option, value in one.options.items() if value not in (None, "", [], False)}
     click.echo("  " + ", ".join(f"{option.replace('_', '-')} {value}" for option, value in chosen.items()))
     for run in one.runs:
         revision = f" at {run.revision[:12]}" if run.revision else ""
         click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
         for task, keys in run.keys.items():
             click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
+    _print_power(one)
     return 0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from harness import evaluation, files, paths, progress
+from harness import files, paths
 from harness.checks import policy as policies
 from harness.checks.baselines import Reference
 from harness.checks.outcome import Check, check_files
@@ -19,9 +19,8 @@ from harness.checks.policy import Policy
 from harness.checks.report import junit, markdown, print_check
 from harness.commands import options
 from harness.errors import StoreError, UsageError
-from harness.progress import console
-from harness.report import Report
 from harness.request import Request
+from harness.terminal import console
 
 
 @click.command("check")
@@ -68,7 +67,7 @@ from harness.request import Request
     "policy allows. Repeat for several.",
 )
 @click.option("--explain", is_flag=True, help="Print the policy and what it means; compare nothing.")
-@click.option("--all", "every", is_flag=True, help="List equivalent tasks, too.")
+@click.option("--all", "every", is_flag=True, help="List tasks that passed, too.")
 @click.option(
     "--junit",
     type=click.Path(path_type=Path),
@@ -80,6 +79,12 @@ from harness.request import Request
     type=click.Path(path_type=Path),
     default=None,
     help="Write the check as Markdown for a pull request to this file.",
+)
+@click.option(
+    "--summary/--no-summary",
+    default=None,
+    help="Append the Markdown to the step summary of GitHub Actions (default: where there is one, by "
+    "GITHUB_STEP_SUMMARY).",
 )
 @click.option(
     "--json-file", type=click.Path(path_type=Path), default=None, help="Write the check as JSON to this file."
@@ -102,17 +107,18 @@ def command(
     every: bool,
     junit: Path | None,
     markdown: Path | None,
+    summary: bool | None,
     json_file: Path | None,
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Compare a candidate with a baseline, task by task, and say whether it is as good.
+    """Compare a candidate with a baseline, task by task, and say whether it is worse than is allowed.
 
     Scores that are missing are measured first. Ends with 0 if the candidate passes, 1 if it
     regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
     """
     policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
-    policy = replace(policy, allow_differences=(*policy.allow_differences, *allowed))
+    policy = policy.model_copy(update={"allow_differences": (*policy.allow_differences, *allowed)})
     if explain:
         return _explain(policy, as_json)
     reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}
@@ -122,6 +128,8 @@ def command(
     for path, text in reports.items():
         if path is not None:
             files.replace(path, text(made).encode())
+    if summary is not False:
+        _append_summary(made, wanted=bool(summary))
     if as_json:
         click.echo(_as_json(made))
     else:
@@ -152,11 +160,11 @@ def _check(
             f"A check needs {lacking}.",
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
         )
-    standard = Reference.resolve(baseline, given["results"])
-    other = standard.baseline
-    if other is not None:
-        given = _filled(context, given, other.asked)
-        suites, seeds = suites or other.suites, seeds or other.seeds
+    reference = Reference.resolve(baseline, given["results"])
+    known = reference.baseline
+    if known is not None:
+        given = _filled(context, given, known.options)
+        suites, seeds = suites or known.suites, seeds or known.seeds
     if not suites:
         raise UsageError(
             f"Which suite? {baseline} is no baseline that was set, so none is known.",
@@ -164,12 +172,22 @@ def _check(
         )
     request = Request.of_options((), suites, given)
     with request.network():
-        return run_check(candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=carry_out)
+        return run_check(
+            candidate,
+            reference,
+            request,
+            seeds=seeds or 1,
+            policy=policy,
+            carry_out=carry_out,
+            announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
+        )
 
 
-def carry_out(request: Request) -> Report:
-    """The report of a request that is run for a user, with its progress on standard error."""
-    return progress.carry_out(evaluation.prepare(request), console(stderr=True))
+def carry_out(request: Request) -> Mapping[str, str]:
+    """Run a request with its progress on standard error; gives the reason of each task without a score."""
+    from harness import evaluation, progress
+
+    return progress.carry_out(evaluation.prepare(request), console(stderr=True)).lacking
 
 
 def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +200,7 @@ def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str
 
 
 def _explain(policy: Policy, as_json: bool) -> int:
-    click.echo(json.dumps({"schema": 1, **policy.to_json()}, indent=1) if as_json else _explanation(policy))
+    click.echo(json.dumps({"schema": 2, **policy.to_json()}, indent=1) if as_json else policy.to_toml())
     return 0
 
 
@@ -198,10 +216,23 @@ def _clear(paths: Sequence[Path]) -> None:
             ) from error
 
 
+def _append_summary(made: Check, *, wanted: bool) -> None:
+    """Append the Markdown to the step summary, where there is one; what goes wrong is only a warning."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY", "")
+    if not path and not wanted:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(_as_markdown(made))
+    except OSError as error:
+        why = error.strerror if path else "GITHUB_STEP_SUMMARY is not set"
+        click.echo(f"warning: The step summary was not written: {why}.", err=True)
+
+
 def _print(made: Check, results: Path | None, *, every: bool) -> None:
-    print_check(made, console(), every=every)
+    print_check(made, console(), every=every, results=results)
     kept = check_files(paths.results_folder(results), made.id)
-    click.echo(f"kept as {kept[0]}")
+    click.echo(f"the whole check: {kept[0]}")
 
 
 def _as_json(made: Check) -> str:
@@ -214,50 +245,3 @@ def _as_junit(made: Check) -> str:
 
 def _as_markdown(made: Check) -> str:
     return markdown(made)
-
-
-MEANINGS: Mapping[str, str] = {
-    "alpha": "chance of a false alarm that is accepted: half of it for the tasks, half for the means",
-    "margin": 'points; differences of a task within it do not count. Or "measured": what the '
-    "baseline's own runs differ by",
-    "least_margin": "points; no measured margin is smaller",
-    "mean_margin": "points; likewise of a suite's mean, or \"measured\". The check fails if the mean's "
-    "interval lies below it",
-    "max_drop": "points; a task has regressed if it fell by more than this",
-    "must_not_regress": "tasks that fail the check if they regress; * and ? stand for any characters",
-    "correction": "for the number of tasks: holm, benjamini-hochberg or none",
-    "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
-    "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
-    "not_testable": "tasks without units to compare: inconclusive, or ignore them",
-    "allow_differences": "fields of an evaluation that may differ, as pooling or encoding.max_length",
-    "budget_minutes": "after which no further work is begun; 0 for no limit",
-}
-"""The meaning of each setting, in a line."""
-
-
-def _explanation(policy: Policy) -> str:
-    """The policy as TOML with the meaning of each setting above it, to save and change."""
-    settings, _, tasks = _to_toml(policy).partition("\n\n")
-    lines = []
-    for line in settings.rstrip("\n").split("\n"):
-        lines += [f"# {MEANINGS[line.partition(' ')[0]]}", line]
-    return "\n".join(lines) + (f"\n\n{tasks.rstrip()}" if tasks else "")
-
-
-def _to_toml(policy: Policy) -> str:
-    """A policy in the form of a file that `read` takes."""
-    lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
-    for name, own in policy.tasks.items():
-        lines += ["", f"[tasks.{_toml(name)}]"]
-        lines += [f"{n} = {_toml(v)}" for n, v in asdict(own).items() if v is not None]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)

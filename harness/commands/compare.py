@@ -21,11 +21,12 @@ from harness.checks.record_units import ScoredRecord
 from harness.commands import options
 from harness.differences import Comparable
 from harness.errors import unknown
-from harness.progress import console, most_common
+from harness.progress import most_common
 from harness.record import Record
 from harness.results import MeasuredSuite, all_stores, record_text
 from harness.scores import MAIN_SCORE, delta_text, score_text
-from harness.suite_report import CHOSE, lineage_lines, print_table, record_chose, selection_json
+from harness.suite_report import CHOSE, lineage_lines, record_chose, selection_json
+from harness.terminal import console, print_table
 
 REASONS = {
     ("first", "task"): "Only {first} has",

@@ -21,8 +21,7 @@ from harness.data.mirror import Problem, Status, needs, pull, verify
 from harness.data.schema import Finding
 from harness.data.training import TrainingData, TrainingSize, own_training
 from harness.errors import DataError, UsageError, shortened
-from harness.progress import console
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 from harness.types import DataTable, SuiteOptions, Task
 
 SCHEMA = 1

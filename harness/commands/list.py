@@ -12,11 +12,10 @@ from rich.table import Table
 
 from harness import backbones, bm25, catalog, paths
 from harness.commands import options
-from harness.progress import console
 from harness.registry import Registry
 from harness.scores import score_text
 from harness.store import Store
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 
 KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
 

@@ -21,8 +21,9 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.model_files import OWN, all_modules, backbone_folder, read_object
 from harness.errors import UsageError, shortened, unknown
 from harness.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
-from harness.progress import console, duration_text
-from harness.suite_report import lineage_lines, print_table
+from harness.progress import duration_text
+from harness.suite_report import lineage_lines
+from harness.terminal import console, print_table
 from harness.training import LOG, read_log
 
 _Model = StoredModel | UnfinishedModel

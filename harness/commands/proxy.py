@@ -16,10 +16,9 @@ from harness.arguments import split_names
 from harness.commands import options
 from harness.errors import HarnessError, RecordError, UsageError, unknown
 from harness.imported import Imported
-from harness.progress import console
 from harness.proxy.document import PROXIES, Proxy
 from harness.store import Store
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 from harness.types import Suite, SuiteOptions
 
 if TYPE_CHECKING:

@@ -17,13 +17,14 @@ from harness.context import JobContext, WorkerLimits
 from harness.encoder.model_files import weight_files
 from harness.identity import digest
 from harness.plan import PlannedScore
-from harness.progress import console, duration_text
+from harness.progress import duration_text
 from harness.recipe import Estimate
 from harness.recipe_request import sweep_of
 from harness.record import Record
 from harness.report import impossible_results, print_failures
 from harness.request import PreparedRun, Request, check_devices
-from harness.suite_report import left_out_lines, print_table
+from harness.suite_report import left_out_lines
+from harness.terminal import console, print_table
 from harness.types import Encoding, Purpose, Size, Suite
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.lineage import Lineage
 from harness.model_store import ModelStore
-from harness.progress import console, most_common
+from harness.progress import most_common
 from harness.record import Record
 from harness.results import (
     MeasuredSuite,
@@ -48,13 +48,13 @@ from harness.suite_report import (
     means_lines,
     over_seeds_json,
     over_seeds_lines,
-    print_table,
     record_chose,
     selected_json,
     selection_json,
     untouched_json,
     untouched_lines,
 )
+from harness.terminal import console, print_table
 from harness.trained_report import print_trained_result, trained_result_json
 from harness.types import Column, Suite, SuiteOptions
 

@@ -16,10 +16,10 @@ from harness.data.training import LocatedTraining
 from harness.evaluation import TrainedModel
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel
-from harness.progress import console, duration_text
+from harness.progress import duration_text
 from harness.recipe_request import sweep_of
 from harness.request import DEFAULTS, PreparedRun, Request
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 from harness.training_jobs import Train
 
 

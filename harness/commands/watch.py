@@ -13,13 +13,12 @@ import click
 from harness import paths, progress
 from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
-from harness.progress import console
 from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.scores import delta_text, score_text
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 from harness.watch.source import Checkpoint, open_source
-from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Entry, Look, Watch, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 if TYPE_CHECKING:
@@ -94,14 +93,10 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
     _require_task(given["task"], request)
     plainly = ("name", "every", "settle", "once", "until")
     wanted = WatchOptions(source=source, request=request, **{name: given[name] for name in plainly})
-    said = _Json() if as_json else _TextListener(given["task"], once=given["once"])
-    watch = follow(
-        wanted,
-        WatchListeners(
-            looked=said.looked, ended=said.ended, troubled=said.troubled, carry_out=said.carry_out
-        ),
-    )
-    said.over(watch)
+    listener = _JsonListener() if as_json else _TextListener(given["task"], once=given["once"])
+    callbacks = ("scan", "checkpoint", "error", "carry_out")
+    watch = follow(wanted, WatchListeners(**{name: getattr(listener, name) for name in callbacks}))
+    listener.end(watch)
     return 1 if any(one.state == "failed" for one in watch.checkpoints) else 0
 
 
@@ -122,20 +117,20 @@ class _TextListener:
         self._skipped: frozenset[str] = frozenset()
         self._drawn: Watch | None = None
 
-    def looked(self, found: Scan) -> None:
+    def scan(self, found: Scan) -> None:
         """Print the waiting checkpoints of a scan, and skipped entries when they change."""
         skipped = frozenset(one.name for one in found.skipped)
         for line in _scan_lines(found, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
         self._skipped = skipped
 
-    def ended(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
+    def checkpoint(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
         """Print a line on the checkpoint, and the curve anew."""
         self._out.print(_checkpoint_text(done), highlight=False, soft_wrap=True)
         if not self._once:
-            self.over(watch)
+            self.end(watch)
 
-    def troubled(self, error: HarnessError) -> None:
+    def error(self, error: HarnessError) -> None:
         """Print why a scan failed."""
         self._err.print(f"{error.message} Looking again.", style="yellow", highlight=False, soft_wrap=True)
 
@@ -143,7 +138,7 @@ class _TextListener:
         """Run an evaluation with a progress bar."""
         return progress.carry_out(prepared, self._err)
 
-    def over(self, watch: Watch) -> None:
+    def end(self, watch: Watch) -> None:
         """Print the curve and the table, unless they were just printed."""
         if watch == self._drawn:
             return
@@ -152,10 +147,10 @@ class _TextListener:
         _print_watch(watch, self._out, task=self._task if self._task in scored else "")
 
 
-class _Json:
+class _JsonListener:
     """The listener that prints one JSON object a line for machines."""
 
-    def looked(self, found: Scan) -> None:
+    def scan(self, found: Scan) -> None:
         """Print the ready, known, waiting and skipped checkpoints of a scan."""
         waiting = [
             {"step": o.checkpoint.step, "name": o.checkpoint.name, "reason": o.reason} for o in found.waiting
@@ -164,12 +159,12 @@ class _Json:
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
         _line("look", ready=ready, known=list(found.known), waiting=waiting, skipped=skipped)
 
-    def ended(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
+    def checkpoint(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
         """Print the outcome of a checkpoint."""
         entry = done.entry.model_dump(mode="json")
         _line("checkpoint", how=_how(done), scored=done.new, known=done.known, checkpoint=entry)
 
-    def troubled(self, error: HarnessError) -> None:
+    def error(self, error: HarnessError) -> None:
         """Print why a scan failed."""
         _line("trouble", message=error.message, hint=error.hint)
 
@@ -177,7 +172,7 @@ class _Json:
         """Run an evaluation with its progress on standard error."""
         return progress.carry_out(prepared, console(stderr=True))
 
-    def over(self, watch: Watch) -> None:
+    def end(self, watch: Watch) -> None:
         """Print the watch as it lies in the results folder."""
         _line("end", watch=watch.model_dump(mode="json", by_alias=True))
 
@@ -229,7 +224,19 @@ def _checkpoint_text(done: EvaluatedCheckpoint) -> str:
     tasks = f"{done.new} scored now, {done.known} known"
     same = f"; the same weights as step {entry.same_as}" if entry.same_as is not None else ""
     reason = f": {entry.reason}" if entry.reason else ""
-    return f"step {entry.step} ({entry.name}): {_how(done)} ({tasks}), {mean}{reason}{same}"
+    tested = f"; {_look_text(entry.look)}" if entry.look is not None and not same else ""
+    return f"step {entry.step} ({entry.name}): {_how(done)} ({tasks}), {mean}{reason}{same}{tested}"
+
+
+def _look_text(look: Look) -> str:
+    """The outcome of a checkpoint's test, with its interval, p-value and level."""
+    if look.verdict == "same":
+        return f"the same outputs as step {look.reference}"
+    part = f", over {look.columns} of {look.wanted} columns" if look.columns < look.wanted else ""
+    interval = f"{delta_text(look.delta)} [{delta_text(look.low)}, {delta_text(look.high)}]"
+    p = "< 0.000001" if look.p < 1e-6 else f"= {look.p:.2g}"
+    verdict = look.verdict.upper() if look.verdict == "lower" else look.verdict
+    return f"{verdict} than step {look.reference}: {interval}, p {p} (level {look.level:.2g}){part}"
 
 
 def _scan_lines(found: Scan, *, skipped: bool) -> list[str]:
@@ -264,6 +271,9 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
             f"{score_text(min(scores))} {_sparkline(scores)} {score_text(max(scores))}", highlight=False
         )
     print_table(_table(watch, dict(points), task), console)
+    for one in watch.lower:
+        text = f"step {one.step} is {_look_text(one.look)}" if one.look is not None else ""
+        console.print(text, style="red", highlight=False, soft_wrap=True)
     for change in watch.change_points:
         console.print(_change_text(change), style="red", highlight=False, soft_wrap=True)
     off = [one for one in watch.checkpoints if one.mean is not None and one not in watch.curve]
@@ -284,6 +294,7 @@ def _listed(watch: Watch) -> dict[str, Any]:
         **{state: states.count(state) for state in STATES},
         "last_step": None if last is None else last.step,
         "last_mean": None if last is None else last.mean,
+        "lower": [one.step for one in watch.lower],
         "drops": [change.step for change in watch.change_points],
     }
 
@@ -296,18 +307,17 @@ def _print_list(watches: Sequence[Watch], results: Path, console: Console) -> No
         console.print(f"Nothing is watched with the results in {results}.", highlight=False, soft_wrap=True)
         return
     table = Table()
-    for name in ("name", "source", "suite", "checkpoints", "last step", "last mean", "drops", "curve"):
+    names = ("name", "source", "suite", "checkpoints", "last step", "last mean", "lower", "drops", "curve")
+    for name in names:
         table.add_column(name)
     for watch in watches:
         row = _listed(watch)
         states = [f"{row[state]} {state}" for state in STATES if row[state]]
         last = "–" if row["last_step"] is None else str(row["last_step"])
-        drops, curve = (
-            ", ".join(map(str, row["drops"])),
-            [one.mean for one in watch.curve if one.mean is not None],
-        )
-        names = (row["name"], row["source"], row["suite"], ", ".join(states) or "none")
-        table.add_row(*names, last, score_text(row["last_mean"]), drops, _sparkline(curve))
+        lower, drops = (", ".join(map(str, row[name])) for name in ("lower", "drops"))
+        curve = [one.mean for one in watch.curve if one.mean is not None]
+        about = (row["name"], row["source"], row["suite"], ", ".join(states) or "none")
+        table.add_row(*about, last, score_text(row["last_mean"]), lower, drops, _sparkline(curve))
     print_table(table, console)
 
 
@@ -333,15 +343,28 @@ def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
     for name in ("step", "score", "Δ"):
         table.add_column(name, justify="right")
     table.add_column("tasks", justify="right")
+    table.add_column("against a checkpoint before")
     table.add_column("")
     before: float | None = None
     for one in watch.checkpoints:
         score = points.get(one.step)
         delta = "" if score is None or before is None else delta_text(score - before)
         tasks = f"{one.there}/{one.wanted}" if one.wanted else ""
-        table.add_row(f"{one.step:,}", score_text(score), delta, tasks, _flag(watch, one, task))
+        tested = _tested_text(one) if not task else ""
+        table.add_row(f"{one.step:,}", score_text(score), delta, tasks, tested, _flag(watch, one, task))
         before = before if score is None else score
     return table
+
+
+def _tested_text(one: Entry) -> str:
+    """The difference from the earlier checkpoint that it is compared with, for the table."""
+    look = one.look
+    if look is None:
+        return f"not tested: {one.untested}" if one.untested else ""
+    if look.verdict == "same":
+        return f"{look.reference:,}: same"
+    interval = f"{delta_text(look.delta)} [{delta_text(look.low)}, {delta_text(look.high)}]"
+    return f"{look.reference:,}: {interval}{' LOWER' if look.verdict == 'lower' else ''}"
 
 
 def _flag(watch: Watch, one: Entry, task: str) -> str:

@@ -1,7 +1,13 @@
-"""Drops in the level of a curve, with a known share of false alarms.
+"""Checkpoints that are lower, with a known share of false alarms.
 
-Two tests, both against a straight line in the logarithm of the step, which smooth curves of pretraining are
-over a few checkpoints:
+A look is the test of one checkpoint against an earlier one, example by example, as `harness check` compares
+two models: it tells what these two do on texts like these. Looks are many, so the k-th spends a level of
+ALARMS / (k (k + 1)): the levels of all looks together are ALARMS, and so is the chance of any false alarm
+in a watch, however long it runs and whatever the looks have in common. Until the first alarm the earlier
+checkpoint is the one before, which no score has chosen.
+
+Two more tests are against a straight line in the logarithm of the step, which smooth curves of pretraining
+are over a few checkpoints; they see what scatters from checkpoint to checkpoint as noise:
 
 - on arrival, a checkpoint is compared with the line through the WINDOW checkpoints before it. If noise is
   normal, its distance in units of the prediction's standard error follows Student's t. A checkpoint with a p
@@ -19,11 +25,19 @@ never taken for less than FLOOR, as scores come in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from harness.checks.difference import Difference, MeanDifference
+from harness.checks.record_units import ScoredRecord
+from harness.checks.sides import CheckSide, Comparison
+from harness.errors import shortened
+from harness.request import PreparedRun
+from harness.types import artifact_slug
+from harness.watch.state import SETTLED, Entry, Look
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -42,8 +56,82 @@ FLOOR = 0.0005
 DRAWS = 1999
 """The number of noise curves that a curve is compared with; the smallest p there is 1 / 2000."""
 
-SETTLED = 3
-"""Low checkpoints in a row after which the low level counts as the new one."""
+ALARMS = 0.05
+"""The chance of any false alarm of all looks of a watch together."""
+
+
+def level_of(look: int) -> float:
+    """The level of a look, counted from 1; the levels of all looks together are ALARMS.
+
+    >>> [round(level_of(look), 5) for look in (1, 2, 10)]
+    [0.025, 0.00833, 0.00045]
+    """
+    return ALARMS / (look * (look + 1))
+
+
+def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
+    """The test of a checkpoint against an earlier one: is its mean lower?
+
+    Args:
+        mean: The checkpoint minus the earlier one.
+        number: The number of the look, counted from 1; one at the same outputs has none.
+        reference: The step of the earlier checkpoint.
+    """
+    fields = {"reference": reference, "columns": len(mean.columns), "wanted": mean.wanted}
+    if mean.same:
+        return Look(number=0, delta=0.0, low=0.0, high=0.0, p=1.0, level=0.0, verdict="same", **fields)
+    level = level_of(number)
+    parts = (mean.total, replace(mean.total, third=0.0))  # skewness that is only observed never helps
+    low = mean.delta + min(part.reach(level) for part in parts)
+    high = mean.delta + max(part.reach(1 - level) for part in parts)
+    return Look(
+        number=number,
+        delta=mean.delta,
+        low=low,
+        high=high,
+        p=1 - min(part.share_below(-mean.delta) for part in parts),
+        level=level,
+        verdict="lower" if high < 0 else "not lower",
+        **fields,
+    )
+
+
+def mean_difference(entry: Entry, reference: Entry, prepared: PreparedRun) -> MeanDifference | str:
+    """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested."""
+    (suite,) = prepared.suites
+    one, other = (_side(side, prepared) for side in (entry, reference))
+    for step, side in ((entry.step, one), (reference.step, other)):
+        gone = [task for task, count in side.missing.items() if count]
+        if gone:
+            return f"step {step} has no record of {shortened(gone)}"
+    sides = Comparison(candidate=one, baseline=other, failures={})
+    tasks = sides.of_averages([suite]).differences(suite.tasks)
+    tested = {name: found for name, found in tasks.items() if isinstance(found, Difference)}
+    columns = tuple(column for column in suite.columns if column.tasks)  # others are left out
+    parts = sides.part_differences(suite)
+    mean = MeanDifference.over_suite(replace(suite, columns=columns), tested | parts)
+    reasons = (found for found in tasks.values() if isinstance(found, str))
+    return mean or next(reasons, "no task has examples of its own").replace("the candidate: ", "")
+
+
+def _side(entry: Entry, prepared: PreparedRun) -> CheckSide:
+    """The records of a checkpoint, as a side of a check."""
+    (suite,), recipe = prepared.suites, prepared.recipe
+    convention = None if recipe is None else suite.conventions.get(recipe.convention)
+    scored: dict[str, tuple[ScoredRecord, ...]] = {}
+    for task in suite.tasks:
+        labelled = task.output == "label"
+        record = ScoredRecord.read(
+            prepared.store,
+            artifact_slug(entry.model, (labelled and entry.backbone) or entry.artifact),
+            task.name,
+            entry.records.get(task.name, ""),
+            parts=convention.parts[task.name] if labelled and convention else (),
+            cache=prepared.cache,
+        )
+        scored[task.name] = () if record is None else (record,)
+    missing = {name: int(not found) for name, found in scored.items()}
+    return CheckSide(runs=(), home=prepared.store.root, scored=scored, missing=missing)
 
 
 @dataclass(frozen=True, kw_only=True)

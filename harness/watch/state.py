@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,13 +15,38 @@ from harness.watch.source import CheckpointSource
 SCHEMA = 2
 """The schema that this version writes; a newer one is refused."""
 
+SETTLED = 3
+"""Low checkpoints in a row after which the low level counts as the new one."""
+
 State = Literal["done", "failed", "partial", "waiting"]
+
+
+class Look(DocumentPart):
+    """The test of a checkpoint's mean against an earlier checkpoint's (harness.watch.changes)."""
+
+    number: int
+    """Counted from 1 over the whole watch; 0 where the outputs are the same and nothing was tested."""
+    reference: int
+    """The step of the earlier checkpoint."""
+    delta: float
+    """The checkpoint's mean minus the earlier one's, over the tested columns."""
+    low: float
+    high: float
+    """Bounds of the true difference, each one-sided at the level."""
+    p: float
+    """The p-value of "not lower than the earlier one"."""
+    level: float
+    """The chance of a false alarm that this look spends."""
+    verdict: Literal["lower", "not lower", "same"]
+    columns: int
+    wanted: int
+    """The number of tested columns, and of those in the suite's mean."""
 
 
 class Entry(DocumentPart):
     """A checkpoint of a watch."""
 
-    step: int
+    step: Annotated[int, Field(le=2**53)]
     name: str
     """The name of its folder, or of its branch or tag."""
     folder: str | None = None
@@ -36,7 +61,9 @@ class Entry(DocumentPart):
     model: str = ""
     """The model's name in its records."""
     artifact: str = ""
-    """The ArtifactKey."""
+    """The ArtifactKey: of the model that a recipe makes of it, where one does."""
+    backbone: str = ""
+    """The ArtifactKey of the checkpoint itself, where a recipe makes a model of it."""
     same_as: int | None = None
     """The step of an earlier checkpoint with the same ArtifactKey."""
     scores: Mapping[str, float] = {}
@@ -54,6 +81,10 @@ class Entry(DocumentPart):
     """The time of the evaluation, in UTC."""
     seconds: float = 0.0
     """The time that evaluation took, over all scans."""
+    look: Look | None = None
+    """Its test against an earlier checkpoint; None for the first one of a curve and without scores."""
+    untested: str = ""
+    """The reason why there is no such test."""
 
 
 class ChangePoint(DocumentPart):
@@ -79,6 +110,8 @@ class Watch(DocumentPart):
     checkpoints: tuple[Entry, ...] = ()
     """The entries by step."""
     change_points: tuple[ChangePoint, ...] = ()
+    looks: int = 0
+    """The number of tests so far, of which each has spent its level."""
 
     def entry(self, step: int) -> Entry | None:
         """The entry of a step."""
@@ -96,6 +129,24 @@ class Watch(DocumentPart):
         done = [one for one in self.checkpoints if one.mean is not None]
         latest = max(done, key=lambda one: one.evaluated, default=None)
         return tuple(one for one in done if latest is not None and one.treatment == latest.treatment)
+
+    @property
+    def lower(self) -> tuple[Entry, ...]:
+        """The checkpoints of the curve that are lower than the one they are compared with."""
+        return tuple(one for one in self.curve if one.look is not None and one.look.verdict == "lower")
+
+    def reference(self, step: int) -> Entry | None:
+        """The checkpoint that one at a step is compared with: the last earlier one that was not lower.
+
+        After SETTLED low ones in a row the last of them is, as the low level counts as the new one.
+        """
+        reference, low = None, 0
+        for one in self.curve:
+            if one.step < step:
+                low = low + 1 if one.look is not None and one.look.verdict == "lower" else 0
+                if low in (0, SETTLED):
+                    reference, low = one, 0
+        return reference
 
     def to_json(self) -> str:
         """The text of the watch's file."""

@@ -16,8 +16,10 @@ from harness.arguments import checked, checked_fields
 from harness.differences import Comparable
 from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
+from harness.plan import ConfiguredModel
 from harness.report import Report
 from harness.request import PreparedRun, Request
+from harness.scores import Aggregates
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
@@ -124,16 +126,17 @@ class EvaluatedCheckpoint:
 def _evaluate(
     one: _ReadyCheckpoint,
     source: CheckpointSource,
-    request: Request,
+    options: WatchOptions,
+    watch: Watch,
     carry_out: Callable[[PreparedRun], Report],
 ) -> EvaluatedCheckpoint:
     """Evaluate a checkpoint; an error that concerns it alone is in its entry."""
     began = time.monotonic()
     label, spelled = source.label(one.checkpoint), one.checkpoint.model
-    asked = replace(request, models=(spelled,), names={spelled: label} if label else {})
+    request = replace(options.request, models=(spelled,), names={spelled: label} if label else {})
     try:
-        with asked.network():
-            report = carry_out(evaluation.prepare(asked))
+        with request.network():
+            report = carry_out(evaluation.prepare(request))
     except StoreError:
         raise
     except (HarnessError, OSError) as error:
@@ -143,9 +146,23 @@ def _evaluate(
         outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
     hows = [result.how for result in report.results]
     entry = _entry(one, began, **outcome)
+    entry = entry.model_copy(update=_test(watch.with_entry(entry), entry, report.prepared))
     return EvaluatedCheckpoint(
         entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared")
     )
+
+
+def _test(watch: Watch, entry: Entry, prepared: PreparedRun) -> dict[str, Any]:
+    """The fields of an entry on its test against an earlier checkpoint; none without one."""
+    reference = watch.reference(entry.step)
+    if entry.mean is None or reference is None:
+        return {}
+    from harness.watch.changes import look_at, mean_difference
+
+    mean = mean_difference(entry, reference, prepared)
+    if isinstance(mean, str):
+        return {"untested": mean}
+    return {"look": look_at(mean, number=watch.looks + 1, reference=reference.step)}
 
 
 def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> Entry:
@@ -165,25 +182,41 @@ def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> Entry:
 
 def _outcome(report: Report) -> dict[str, Any]:
     """The fields of an entry that come from the report on its checkpoint."""
-    (one,), (suite,) = report.prepared.subjects, report.prepared.suites
-    asked = [column.name for column in suite.columns if column.tasks]
-    numbers = report.aggregates(one, suite).columns
-    there = [value for name in asked if (value := numbers[name]) is not None]
-    state, reason = _state(report, len(asked) - len(there))
+    (suite,), model = report.prepared.suites, report.prepared.subjects[-1]
+    columns = [column.name for column in suite.columns if column.tasks]
+    numbers: dict[str, float] = {}
+    for one in report.prepared.subjects:  # with recipes of both kinds, each has tasks of its own
+        numbers |= report.numbers(one, suite)
+    values = Aggregates.of(suite, numbers).columns
+    there = [value for name in columns if (value := values[name]) is not None]
+    state, reason = _state(report, len(columns) - len(there))
     return {
         "state": state,
         "reason": reason,
-        "model": one.artifact.name,
-        "artifact": one.artifact.key,
+        "model": model.artifact.name,
+        "artifact": model.artifact.key,
+        "backbone": "" if model.training is None else report.prepared.asked[0].artifact.key,
         "scores": {r.task.name: r.main_score for r in report.records if r.main_score is not None},
         "records": {r.task.name: r.key for r in report.records},
         "mean": sum(there) / len(there) if state == "done" else None,
         "there": len(there),
-        "wanted": len(asked),
+        "wanted": len(columns),
         "treatment": digest(
-            [Comparable(identity=cell.identity).curve for cell in report.prepared.plan.cells]
+            [
+                *(_training_of(model)),
+                *(Comparable(identity=cell.identity).curve for cell in report.prepared.plan.cells),
+            ]
         ),
     }
+
+
+def _training_of(model: ConfiguredModel) -> list[Any]:
+    """What the trainings of a model share with those of other checkpoints; nothing without one."""
+    return [
+        {"recipe": stage.lineage.recipe, "settings": stage.lineage.settings, "data": stage.lineage.data}
+        for stage in model.stages
+        if stage.lineage is not None
+    ]
 
 
 def _state(report: Report, lacking: int) -> tuple[str, str]:
@@ -193,8 +226,8 @@ def _state(report: Report, lacking: int) -> tuple[str, str]:
     if stopped:
         return "partial", f"not reached within the budget: {shortened(stopped)}"
     if failed:
-        said = failed[0].failure.message if failed[0].failure is not None else "failed"
-        return "failed", _line(f"{shortened([r.cell.task.name for r in failed])}: {said}")
+        message = failed[0].failure.message if failed[0].failure is not None else "failed"
+        return "failed", _line(f"{shortened([r.cell.task.name for r in failed])}: {message}")
     return ("failed", f"{lacking} of its tasks have no score") if lacking else ("done", "")
 
 
@@ -232,22 +265,22 @@ def _execute(prepared: PreparedRun) -> Report:
 class WatchListeners:
     """The callbacks of a watch.
 
-    `looked` gets every scan, `ended` every evaluated checkpoint with the state of the watch after it, and
-    `troubled` the error of a failed scan; `carry_out` evaluates.
+    `scan` gets every scan, `checkpoint` every evaluated checkpoint with the state of the watch after it, and
+    `error` the error of a failed scan; `carry_out` evaluates.
     """
 
-    looked: Callable[[Scan], None] = lambda _look: None
-    ended: Callable[[EvaluatedCheckpoint, Watch], None] = lambda _evaluated, _watch: None
-    troubled: Callable[[HarnessError], None] = lambda _error: None
+    scan: Callable[[Scan], None] = lambda _scan: None
+    checkpoint: Callable[[EvaluatedCheckpoint, Watch], None] = lambda _evaluated, _watch: None
+    error: Callable[[HarnessError], None] = lambda _error: None
     carry_out: Callable[[PreparedRun], Report] = _execute
 
 
-def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
+def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Watch:
     """Evaluate the checkpoints of a run as they come; those that were evaluated before are not done again.
 
     Args:
-        asked: The options of the watch.
-        hearing: The callbacks of the watch.
+        options: The options of the watch.
+        listeners: The callbacks of the watch.
 
     Returns:
         The state of the watch at its end, which without `once` and `until` never comes.
@@ -262,19 +295,20 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
         >>> watch = follow(WatchOptions(source="runs/mine", request=how, once=True))  # doctest: +SKIP
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
-    request = checked_fields(asked.request, Request, "request").checked()
-    limits = {name: checked(name, getattr(asked, name)) for name in ("every", "settle", "once", "until")}
-    asked = replace(asked, request=request, source=checked("model", asked.source), **limits)
-    source = open_source(asked.source, offline=asked.request.offline)
-    if len(asked.request.suites) != 1:
+    request = checked_fields(options.request, Request, "request").checked()
+    limits = {name: checked(name, getattr(options, name)) for name in ("every", "settle", "once", "until")}
+    options = replace(options, request=request, source=checked("model", options.source), **limits)
+    source = open_source(options.source, offline=request.offline)
+    if len(request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
-    asked.request.refuse_model_recipe()
-    asked.request.check()
-    name = asked.name or usual_name(source)
-    results = paths.results_folder(asked.request.results)
+    if request.seeds > 1 or request.sweep:
+        raise UsageError("A watch trains one model of each checkpoint.", hint="Leave out seeds and sweep.")
+    request.check()
+    name = options.name or usual_name(source)
+    results = paths.results_folder(request.results)
     with _lock_watch(results, name):
-        watch = _begin_watch(results, name, source, asked.request)
-        return _Following(asked, source, results, watch, hearing or WatchListeners()).run()
+        watch = _begin_watch(results, name, source, request)
+        return _Following(options, source, results, watch, listeners or WatchListeners()).run()
 
 
 class _Following:
@@ -282,47 +316,47 @@ class _Following:
 
     def __init__(
         self,
-        asked: WatchOptions,
+        options: WatchOptions,
         source: CheckpointSource,
         results: Path,
         watch: Watch,
-        hearing: WatchListeners,
+        listeners: WatchListeners,
     ) -> None:
-        self._asked, self._source, self._results = asked, source, results
-        self._watch, self._hearing = watch, hearing
+        self._options, self._source, self._results = options, source, results
+        self._watch, self._listeners = watch, listeners
         self._tried: set[tuple[int, str]] = set()
-        self._own_code = asked.request.trust_remote_code
+        self._own_code = options.request.trust_remote_code
 
     def run(self) -> Watch:
         """Scan and evaluate until the requested end."""
-        found = self._look()
-        self._hearing.looked(found)
+        found = self._scan()
+        self._listeners.scan(found)
         while True:
             queue = self._queue(found)
             if queue:
                 self._evaluate(queue[0])
-                found = self._look_again(found)
+                found = self._scan_again(found)
                 continue
             if self._over(found):
                 return self._watch
             self._sleep(found)
-            found = self._look_again(found)
-            self._hearing.looked(found)
+            found = self._scan_again(found)
+            self._listeners.scan(found)
             self._forget()
 
-    def _look(self) -> Scan:
-        found = scan_source(self._source, self._watch, settle=self._asked.settle, own_code=self._own_code)
+    def _scan(self) -> Scan:
+        found = scan_source(self._source, self._watch, settle=self._options.settle, own_code=self._own_code)
         self._keep(_waited_for(self._watch, found))
         return found
 
-    def _look_again(self, former: Scan) -> Scan:
+    def _scan_again(self, former: Scan) -> Scan:
         """Another scan; if it fails, the error is reported and nothing is evaluated until the next scan."""
         try:
-            return self._look()
+            return self._scan()
         except StoreError:
             raise
         except HarnessError as error:
-            self._hearing.troubled(error)
+            self._listeners.error(error)
             return replace(former, new=(), unfinished=())
 
     def _forget(self) -> None:
@@ -343,11 +377,11 @@ class _Following:
 
     def _last(self, found: Scan) -> int | None:
         """The last wanted step, None while no step reaches `until`."""
-        until = self._asked.until
+        until = self._options.until
         return min((step for step in found.steps if until is not None and step >= until), default=None)
 
     def _over(self, found: Scan) -> bool:
-        if self._asked.once:
+        if self._options.once:
             return True
         last = self._last(found)
         if last is None:
@@ -357,11 +391,12 @@ class _Following:
 
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
-        done = _evaluate(one, self._source, self._asked.request, self._hearing.carry_out)
+        done = _evaluate(one, self._source, self._options, self._watch, self._listeners.carry_out)
         done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
-        watch = self._watch.with_entry(done.entry)
-        self._keep(watch.model_copy(update={"change_points": _change_points(watch)}))
-        self._hearing.ended(done, self._watch)
+        watch, look = self._watch.with_entry(done.entry), done.entry.look
+        looks = max(watch.looks, 0 if look is None else look.number)
+        self._keep(watch.model_copy(update={"change_points": _change_points(watch), "looks": looks}))
+        self._listeners.checkpoint(done, self._watch)
 
     def _twin(self, entry: Entry) -> int | None:
         """The first earlier step with the same content."""
@@ -376,7 +411,7 @@ class _Following:
     def _sleep(self, found: Scan) -> None:
         """Wait for the next scan, or until the first of those checkpoints that only have to settle has."""
         settling = [one.settles for one in found.waiting if one.settles > 0]
-        time.sleep(min([self._asked.every, *settling]))
+        time.sleep(min([self._options.every, *settling]))
 
 
 def _change_points(watch: Watch) -> tuple[ChangePoint, ...]:
@@ -468,6 +503,7 @@ def _echo(request: Request) -> dict[str, Any]:
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),
+        **({"train_data": request.train_data} if request.train_data else {}),
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }

@@ -14,10 +14,9 @@ from rich.table import Table
 from harness import catalog, paths
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
-from harness.progress import console
 from harness.results import MeasuredSuite, suite_views
 from harness.scores import Aggregates, delta_text, score_text
-from harness.suite_report import print_table
+from harness.terminal import console, print_table
 from harness.types import Suite, SuiteOptions
 from leaderboard.data.papers import (
     AVERAGE,

@@ -119,7 +119,7 @@ def _progress(*, quiet: bool) -> Progress:
     """A bar on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.progress import console
+    from harness.terminal import console
 
     text, rest = TextColumn("{task.description}", markup=False), TimeRemainingColumn(compact=True)
     screen = console(stderr=True)

@@ -92,8 +92,7 @@ def _print_json(**content: Any) -> int:
 def _print_table(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from harness.progress import console
-    from harness.suite_report import print_table
+    from harness.terminal import console, print_table
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}")
     keys = {"ends with": "tail"}

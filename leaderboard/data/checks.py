@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 SOURCE = "checks"
 
-OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "equivalent")
+OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "passed", "same")
 """The verdicts of a whole check, in the order in which a reader wants to see them."""
 
 

@@ -16,8 +16,8 @@ KINDS = {
     "regressed": "regressed", "improved": "improved", "inconclusive": "unsure", "missing": "unsure",
     "not testable": "away",
 }  # fmt: skip
-"""The kind of a verdict's cell; `equivalent` is as any other."""
-SIGNS = {"regressed": "▼", "inconclusive": "?", "improved": "▲", "equivalent": "="}
+"""The kind of a verdict's cell; those that passed are as any other."""
+SIGNS = {"regressed": "▼", "inconclusive": "?", "improved": "▲", "passed": "✓", "same": "="}
 SHOWN = 10
 """Checks on a model's page."""
 
@@ -76,7 +76,7 @@ def marks_cell(checks: Sequence[CheckSummary]) -> Cell:
 
 
 def verdicts_text(checks: Sequence[CheckSummary]) -> str:
-    """Verdicts in words, the oldest first: `equivalent 3 times, then regressed`."""
+    """Verdicts in words, the oldest first: `passed 3 times, then regressed`."""
     runs = [(verdict, len(list(some))) for verdict, some in groupby(checks, key=lambda one: one.overall)]
     return ", then ".join(verdict if n == 1 else f"{verdict} {n} times" for verdict, n in runs)
 

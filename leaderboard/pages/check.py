@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Party, TaskOutcome
-from harness.scores import score_text
+from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, Party, TaskOutcome
+from harness.checks.report import advice
 from leaderboard.data.checks import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.pages._check_tables import (
@@ -23,8 +23,14 @@ from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Row, Table, values_row, values_table, words
 
-TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
+TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "good", "same": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
+SOURCES: Mapping[MarginSource, str] = {
+    "policy": "set by the policy",
+    "runs": "from the baseline's repeated runs",
+    "checks": "from earlier checks of this baseline",
+    "stated": "from the share of answers that an equal model is taken to change",
+}
 
 
 def _view(site: Site, state: State, check: str) -> Page:
@@ -61,6 +67,8 @@ def _view(site: Site, state: State, check: str) -> Page:
         context={
             "check": made,
             "tone": TONES[made.overall],
+            "advice": advice(made),
+            "suspects": [f"{task.task}: {task.delta_text}" for task in made.tasks if task.suspect],
             "facts": [
                 ("Candidate", made.candidate.name, models[0], _party(made.candidate)),
                 ("Baseline", against, models[1], _party(made.baseline)),
@@ -119,7 +127,8 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
     """The means: one row for each suite."""
     heads = {
         "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "margin": "Margin", "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
+        "p": "p", "margin": "Allowed loss", "detectable": "Loss it can see",
+        "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
         "wanted": "of",
     }  # fmt: skip
     rows = [_mean(mean, suites.get(mean.suite, "")) for mean in check.means]
@@ -133,7 +142,9 @@ def _mean(mean: MeanOutcome, href: str) -> Row:
         Cell(text=mean.suite, value=mean.suite, href=href),
         verdict_cell(mean.verdict),
         *map(delta_cell, (mean.delta, mean.low, mean.high)),
-        *map(score_cell, (mean.margin, mean.candidate, mean.baseline)),
+        _p(mean.p),
+        score_cell(mean.margin, note=SOURCES[mean.margin_source]),
+        *map(score_cell, (mean.detectable, mean.candidate, mean.baseline)),
         Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
         mean.wanted,
         key=mean.suite,
@@ -141,16 +152,16 @@ def _mean(mean: MeanOutcome, href: str) -> Row:
 
 
 def _tasks(queries: Queries, check: Check) -> Table:
-    """The tasks, by verdict, the largest drop first."""
+    """The tasks, by verdict, collapsed ones and the largest losses first."""
     heads = {
         "name": "Task", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "p_regressed": "p of a drop", "p_improved": "p of a rise", "margin": "Margin",
-        "candidate": "Candidate", "baseline": "Baseline", "units": "Resampled",
+        "p": "p", "margin": "Allowed loss", "detectable": "Loss it can see",
+        "candidate": "Candidate", "baseline": "Baseline", "units": "Units",
         "why": "Why, what would settle it",
     }  # fmt: skip
     keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
     results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
-    tasks = sorted(check.tasks, key=lambda task: (VERDICTS.index(task.verdict), task.delta or 0))
+    tasks = sorted(check.tasks, key=lambda t: (VERDICTS.index(t.verdict), not t.collapsed, t.delta or 0))
     rows = [_task(task, results, task_path(task.task) if task.task in known else "") for task in tasks]
     return values_table("tasks", counted(len(tasks), "task"), heads, rows)
 
@@ -166,11 +177,12 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
         Cell(text=task.task, value=task.task, note=what, href=href),
         verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
         *map(delta_cell, (task.delta, task.low, task.high)),
-        *map(_p, (task.p_regressed, task.p_improved)),
-        score_cell(task.margin, note=f"a drop of {score_text(task.max_drop)} is allowed"),
+        _p(task.p),
+        score_cell(task.margin, note=SOURCES[task.margin_source]),
+        score_cell(task.detectable),
         *map(score_cell, (task.candidate, task.baseline), pages),
         units + runs or None,
-        " · ".join(filter(None, (task.reason, task.to_settle))) or None,
+        " · ".join(filter(None, ("collapsed" * task.collapsed, task.reason, task.to_settle))) or None,
         key=task.task,
     )
 

@@ -27,7 +27,9 @@ from leaderboard.web.tables import Cell, Row, Table, values_row, values_table
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
 """Checks in a row of marks, and in a chart: the newest ones."""
-TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "series-1"}
+TONES = {
+    "regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "series-1", "same": "series-1",
+}  # fmt: skip
 assert tuple(TONES) == OVERALL
 
 HEADS = {
@@ -77,7 +79,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
     recipes = any(line[0].recipe for line in lines)
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
     caption = f"{counted(total, 'model line')}: a baseline, and what is held against it"
-    notes = ["▼ regressed, ? inconclusive, ▲ improved, = equivalent; the newest on the right."]
+    notes = ["▼ regressed, ? inconclusive, ▲ improved, ✓ passed, = the same; the newest on the right."]
     return values_table(
         "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes=notes if lines else []
     )
@@ -135,8 +137,8 @@ def _chart(checks: Sequence[CheckSummary], suite: str, at: int) -> Chart:
         y=Axis(label="difference of the mean × 100"),
         points=[_point(check, mean) for check, mean in shown],
         tones=TONES,
-        band=(-margin, margin),
-        band_label=f"the margin of the newest check, ±{margin:.2f}: a mean within it counts as equal",
+        band=(-margin, 0.0),
+        band_label=f"the loss that the newest check allowed, {margin:.2f}: a mean surely above it has passed",
     )
     more = f", the newest {DRAWN}" if len(checks) > DRAWN else ""
     title = f"{suite}: difference of the mean to {checks[0].baseline}, with its interval{more}"

@@ -27,7 +27,7 @@ def printed_value(cell: Cell) -> Any:
     value = cell.value
     if not is_number(value):
         return value
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     text = re.split(r" ± | \(", cell.text)[0].removesuffix("%").rstrip()
     if not _NUMBER.fullmatch(text):

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from harness.errors import StoreError, UsageError
-from harness.progress import console
+from harness.terminal import console
 from leaderboard.web.badges import badge
 from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute

@@ -108,11 +108,22 @@ def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     ((field, *_),) = Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity))
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
         (told,) = alike({"Fake": (other.identity, BASE.identity)}, (allowed,), "last")
-        assert "as the policy allows" in told
+        assert "which is allowed" in told
         assert "64" in told
     assert "max_length" in refused(other, "encoding.dtype", "max_lengt")
     both = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64, dtype="bfloat16"))
     assert "max_length" not in refused(both, field)
+
+
+def test_prompts_of_the_models_own_may_differ_and_are_told_in_one_line() -> None:
+    other = scored(task(), encoding(prompts=(("query", "search: "),)))
+    mine, theirs = (dict.fromkeys(("A", "B"), (one.identity,)) for one in (other, BASE))
+    (sentence,) = require_alike(mine, theirs, (), "last", own_prompts=True)
+    assert "prompts of its own on A, B" in sentence
+    assert "--prompt" in sentence
+    longer = scored(task(), encoding(prompts=(("query", "search: "),), max_length=64))
+    with pytest.raises(UsageError, match="max_length"):
+        require_alike({"A": (longer.identity,)}, {"A": (BASE.identity,)}, (), "last", own_prompts=True)
 
 
 def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:

@@ -13,8 +13,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checks.metrics import MEASURES, v_measure
-from harness.metrics import METRICS, Floats
+from harness.metrics import MEASURES, METRICS, Floats, v_measure
 
 # Weighted metrics against scikit-learn and SciPy on the examples repeated as often as they weigh
 

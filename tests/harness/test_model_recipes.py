@@ -19,9 +19,10 @@ import pytest
 import fakes
 import harness
 import tiny
-from blocked import BLOCK
+from blocked import BLOCK, BLOCKER
 from finetune.recipes import glue_quick
 from harness import catalog
+from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.context import Event
 from harness.data.training import TrainingData
@@ -37,6 +38,7 @@ from harness.report import Report
 from harness.request import Request, ResolvedRequest
 from harness.store import Store
 from harness.training_plan import Sweep, _require_comparable
+from harness.watch.watch import WatchOptions, follow
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
@@ -190,7 +192,7 @@ def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], caps
     deviation = sum((score - mean) ** 2 for score in one) ** 0.5
     assert over["columns"]["one"]["deviation"] == pytest.approx(deviation)
     assert [entry["lineage"]["seed"] for entry in found["trained"]] == [42, 43]
-    from harness.progress import console
+    from harness.terminal import console
 
     report.print(console())
     printed = capsys.readouterr().out
@@ -368,7 +370,7 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
     assert not swept(asked).prepared.plan.jobs
     direct = run(asked, recipe_settings={"share": best})
     assert [job.kind for job in direct.prepared.plan.jobs if job.kind == "train"] == [], "it is there"
-    from harness.progress import console
+    from harness.terminal import console
 
     report.print(console())
     printed = capsys.readouterr().out
@@ -680,15 +682,87 @@ def test_a_mixed_request_says_which_recipe_does_what(asked: dict[str, Any], tmp_
     assert names["one"] == [True]
 
 
-def test_compared_and_followed_are_models_that_are_there(asked: dict[str, Any], capsys: Any) -> None:
-    options = ["--recipe", "sample-centered", "--results", str(asked["results"])]
-    assert (
-        invoke(
-            ["check", "--candidate", asked["model"], "--baseline", "minilm", "--suite", "stdlib", *options]
-        )
-        == 2
+def check(asked: dict[str, Any], candidate: str, baseline: str, **more: Any) -> Any:
+    options = {name: value for name, value in asked.items() if name not in ("model", "suite")}
+    return harness.check(candidate, baseline, asked["suite"], **options, **more)
+
+
+def test_a_check_trains_scores_and_compares_in_one_command(
+    asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = str(tiny.folder(tiny.families()["bert"], tmp_path / "other", seed=3))
+    places = ["--results", str(asked["results"]), "--cache", str(asked["cache"]), "--offline"]
+    how = ["--suite", asked["suite"], "--recipe", "sample-centered", "--train-data", str(asked["train_data"])]
+    assert invoke(["baseline", "set", "nightly", "--model", asked["model"], *how, *places]) == 0
+    command = ["check", "--candidate", other, "--baseline", "nightly", *places, "--json"]
+    capsys.readouterr()
+    code = invoke(command)
+    made = json.loads(capsys.readouterr().out)
+    names = [made[side]["name"] for side in ("candidate", "baseline")]
+    assert (code, names) == (made["exit_code"], ["other-sample-centered", "tiny-sample-centered"])
+    assert any("two trainings, not two backbones" in warning for warning in made["warnings"])
+    finished = list(ModelStore(asked["results"]).finished())
+    models = {one.document.key for one in finished if one.document}
+    assert {*made["candidate"]["artifacts"], *made["baseline"]["artifacts"]} == models
+    mine, theirs = run(asked, model=other), run(asked)
+    assert hows(mine) == hows(theirs) == ["cached", "cached"], "these are the models and scores of a run"
+    for task in made["tasks"]:
+        scores = [{r.task.name: r.main_score for r in one.records}[task["task"]] for one in (mine, theirs)]
+        assert [task["candidate"], task["baseline"]] == pytest.approx(scores)
+
+    script = f"{BLOCKER}\nimport sample_model_recipe\nfrom harness import catalog\n" + (
+        "known = {**catalog.recipes(), 'sample-centered': sample_model_recipe.RECIPE}\n"
+        "catalog.recipes = lambda: known\nfrom harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
     )
-    assert "harness train --model MODEL --recipe sample-centered" in capsys.readouterr().err
+    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
+    assert (done.returncode, json.loads(done.stdout)["id"]) == (code, made["id"]), done.stderr
+    against = check(asked, other, asked["model"])
+    assert [one.delta for one in against.tasks] == [one["delta"] for one in made["tasks"]]
+    with pytest.raises(UsageError, match="was made by sample-centered already") as caught:
+        check(asked, str(finished[0].folder), asked["model"])
+    assert "leave out --recipe" in str(caught.value)
+
+
+def test_each_seed_of_a_recipe_is_a_run_on_every_task(asked: dict[str, Any], tmp_path: Path) -> None:
+    other = tiny.folder(tiny.families()["bert"], tmp_path / "other", seed=3)
+    made = check(asked, str(other), asked["model"], seeds=2)
+    assert [len(one.artifacts) for one in (made.candidate, made.baseline)] == [2, 2]
+    assert [task.runs for task in made.tasks] == [(2, 2), (2, 2)]
+    assert not any("two trainings" in warning for warning in made.warnings)
+    for seed in (42, 43):
+        settings = replace(harness.Settings(), seed=seed)
+        assert hows(run(asked, settings=settings)) == ["cached", "cached"]
+
+
+def test_with_both_kinds_of_recipes_each_model_has_its_own_tasks(asked: dict[str, Any]) -> None:
+    both = request(asked, recipe=("sample-centered", "glue-quick"))
+    planned = CheckRequest.of(replace(both, suites=("glue", *both.suites), models=()), asked["model"], 2)
+    *made, backbone = planned.runs
+    assert [one.model for one in planned.runs] == ["tiny-sample-centered"] * 2 + ["tiny"]
+    assert all({*one.keys} == {"one", "two"} for one in made)
+    assert backbone.keys.keys() == {task.name for suite in planned.opened.suites[:1] for task in suite.tasks}
+    assert {len(keys) for one in planned.runs for keys in one.keys.values()} == {1}
+    assert planned.requests[0].recipe_settings == {"fresh_seeds": 2}
+
+
+def test_a_watch_trains_each_checkpoint(asked: dict[str, Any], tmp_path: Path) -> None:
+    for step in (1, 2):
+        tiny.folder(tiny.families()["bert"], tmp_path / "run" / f"step{step}", seed=step)
+    one = replace(request(asked), models=())
+    watch = follow(WatchOptions(source=str(tmp_path / "run"), request=one, settle=0.0, once=True))
+    first, second = watch.checkpoints
+    models = {
+        one.document.key: one.document for one in ModelStore(asked["results"]).finished() if one.document
+    }
+    assert {first.artifact, second.artifact} == {*models}
+    assert [parent.artifact for parent in models[first.artifact].lineage.parents] == [first.backbone]
+    assert first.model == "run-step1-sample-centered"
+    assert second.look is not None
+    assert (second.look.number, second.look.reference, second.look.columns) == (1, 1, 2)
+    assert second.look.delta == pytest.approx((second.mean or 0) - (first.mean or 0))
+    other = replace(one, recipe_settings={"share": 0.5})
+    with pytest.raises(UsageError, match=r"recipe_settings\.share was None, here 0\.5"):
+        follow(WatchOptions(source=str(tmp_path / "run"), request=other, once=True))
 
 
 FAULTS = {

@@ -83,10 +83,8 @@ def test_marks_are_the_last_twenty_in_words_as_well(client: TestClient) -> None:
     expected = [nightly(number).overall for number in range(NIGHTS)][-20:]
     found = page(client, "/checks")
     marks = found.named("span")
-    (label,) = [
-        a["aria-label"] for a in marks if "equivalent 4 times, then regressed" in a.get("aria-label", "")
-    ]
-    assert label.startswith("inconclusive, then equivalent 6 times")
+    (label,) = [a["aria-label"] for a in marks if "passed 4 times, then regressed" in a.get("aria-label", "")]
+    assert label.startswith("inconclusive, then passed 6 times")
     titles = [a["title"].rpartition(": ")[2] for a in marks if a.get("title", "").endswith(tuple(VERDICTS))]
     assert titles[:20] == expected
     (row, _) = rows(client, "/checks.json", "lines")
@@ -121,7 +119,7 @@ def test_the_history_of_a_line(client: TestClient) -> None:
     assert (body[0]["regressed"], body[0]["inconclusive"], body[0]["untested"], body[0]["of"]) == (
         *("1", "1", "2", "5"),
     )
-    assert "Newest verdicts: equivalent 4 times, then regressed." in found.text
+    assert "Newest verdicts: passed 4 times, then regressed." in found.text
 
 
 def test_the_picture_of_a_line(client: TestClient) -> None:
@@ -142,7 +140,7 @@ def test_the_picture_of_a_line(client: TestClient) -> None:
     assert by_time[min(by_time)][0] == f"/check/{OLDEST}"
     assert by_time[max(by_time)] == (f"/check/{NEWEST}", pytest.approx(0.3), pytest.approx(0.3))
     (band,) = figure["layout"]["shapes"]
-    assert (band["y0"], band["y1"]) == (-0.5, 0.5)
+    assert (band["y0"], band["y1"]) == (-0.5, 0.0)
 
 
 def test_a_check_in_full(client: TestClient) -> None:
@@ -151,19 +149,18 @@ def test_a_check_in_full(client: TestClient) -> None:
     by_task = {row[0]: dict(zip(head, row, strict=True)) for row in body}
     assert [row[1] for row in body] == sorted((t.verdict for t in TASKS), key=VERDICTS.index)
     fact = by_task["SciFact"]
-    assert [fact[n] for n in ("Difference", "from", "to", "p of a drop")] == [
-        "−3.50",
-        "−5.00",
-        "−2.00",
-        "< 0.001",
-    ]
-    assert (fact["Candidate"], fact["Baseline"], fact["Resampled"]) == ("61.00", "64.50", "300 queries")
+    shown = ("Difference", "from", "to", "p", "Allowed loss", "Loss it can see")
+    assert [fact[n] for n in shown] == ["−3.50", "−5.00", "−2.00", "< 0.001", "2.50", "1.70"]
+    assert (fact["Candidate"], fact["Baseline"], fact["Units"]) == ("61.00", "64.50", "300 queries")
     banking = by_task["Banking77Classification"]
-    assert banking["Resampled"] == "3,080 texts, 3 against 5 runs"
-    assert banking["Why, what would settle it"] == "about 4 more seeds, or 9,000 texts"
+    assert banking["Units"] == "3,080 texts, 3 against 5 runs"
+    assert banking["Why, what would settle it"] == "about 9,000 texts or about 12 seeds of each"
+    assert "Look at SciFact first" in found.text
+    assert "harness compare" in found.text
+    assert "Banking77Classification: −1.00 [−2.10, +0.10]" in found.text
     for sentence in (*check.because, *check.warnings, "tiny-base", "runs/night-25"):
         assert sentence in found.text
-    assert {row[0]: row[1] for row in found.texts("policy")}["correction"] == "holm"
+    assert {row[0]: row[1] for row in found.texts("policy")}["changed"] == "0.15"
     (means,) = rows(client, f"/check/{NEWEST}.json", "means")
     assert means["cells"]["delta"]["value"] == printed(check.means[0].delta)
     assert means["cells"]["candidate"]["value"] == printed(check.means[0].candidate)
@@ -225,7 +222,7 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
 
 def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    for hour, overall in (("03", "equivalent"), ("05", "improved"), ("04", "regressed")):
+    for hour, overall in (("03", "passed"), ("05", "improved"), ("04", "regressed")):
         check._keep_check(results, small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall))
     client = opened(tmp_path)
     assert client.get("/check/0123456789ab.json").json()["data"]["check"]["overall"] == "improved"
@@ -278,11 +275,11 @@ def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
         return [row["cells"]["verdict"]["value"] for row in rows(client, "/checks.json", "lines")]
 
     assert shown() == []
-    path = check._keep_check(results, small_check(overall="equivalent"))
-    assert shown() == ["equivalent"]
+    path = check._keep_check(results, small_check(overall="passed"))
+    assert shown() == ["passed"]
     assert "/checks" in links(page(client, "/"))
     version = site.queries.version
-    assert shown() == ["equivalent"]
+    assert shown() == ["passed"]
     assert site.queries.version == version  # nothing was read anew
     check._keep_check(results, small_check(overall="inconclusive"))
     assert shown() == ["inconclusive"]

@@ -29,6 +29,10 @@ given = dict(zip(sys.argv, sys.argv[1:]))
 for flag, name in (("--json-file", "check.json"), ("--junit", "junit.xml"), ("--markdown", "check.md")):
     if flag in given and (here / name).exists():
         shutil.copyfile(here / name, given[flag])
+summary = os.environ.get("GITHUB_STEP_SUMMARY")
+if "check" in sys.argv and summary and (here / "check.md").exists():
+    with open(summary, "a") as file:
+        file.write((here / "check.md").read_text())
 if "--show" in sys.argv:
     print((here / "watch.json").read_text())
 sys.exit(int(os.environ.get("STUB_EXIT", "0")))

@@ -16,7 +16,7 @@ ONE = Baseline(
     when="2026-01-01T00:00:00+00:00",
     suites=("mteb", "local:mine"),
     seeds=2,
-    asked={"dtype": "float32", "prompts": ["query=find: "], "languages": [], "pooling": None},
+    options={"dtype": "float32", "prompts": ["query=find: "], "languages": [], "pooling": None},
     runs=(
         BaselineModel(
             model="minilm",
@@ -104,3 +104,13 @@ def test_a_damaged_file_is_said_to_be_no_baseline(content: str, tmp_path: Path) 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot be read: No such file"):
         BASELINES.kind.read(tmp_path / "gone.json")
+
+
+def test_one_of_an_earlier_version_is_read_with_its_options(tmp_path: Path) -> None:
+    """Schema 2 called the options `asked`; schema 1 had settings of GLUE among them."""
+    plain = {n: v for n, v in ONE.to_json().items() if n not in ("options", "power", "errors")}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({**plain, "schema": 2, "asked": dict(ONE.options)}))
+    assert BASELINES.kind.read(path) == ONE
+    path.write_text(json.dumps({**plain, "schema": 1, "asked": {"mnli": "runs/a", "no_transfer": True}}))
+    assert BASELINES.kind.read(path).options == {"changes": ["mnli=runs/a", "transfer=false"]}

@@ -11,16 +11,23 @@ import numpy as np
 import pytest
 import scipy.stats
 import sklearn.metrics
-from simulate_check import units
 
 from fakes import task
-from harness.checks.decide import _p_improved, _p_regressed
+from harness.checks.decide import _p_gain, _p_loss, paired_test
 from harness.checks.difference import GROUPS, Difference, MeanDifference, Part, _run_part, _together
-from harness.checks.units import Units
+from harness.checks.units import Stratum, Units
 from harness.metrics import Floats
 from harness.types import Column, Suite
 
 compared = Difference.between
+
+
+def units(measure: str, predicted: Floats, gold: Floats | None = None) -> Units:
+    """Units of (runs, probes, units)."""
+    stratum = Stratum(
+        measures=(measure,), examples="", gold=np.zeros(0) if gold is None else gold, predicted=predicted
+    )
+    return Units(metric=measure, unit="units", strata=(stratum,))
 
 
 def means(*runs: Floats) -> Units:
@@ -46,8 +53,8 @@ def test_the_p_value_of_a_mean_is_nearly_that_of_the_paired_t_test() -> None:
     mine = theirs + rng.normal(-0.01, 0.1, 400)
     found = compared(means(mine), means(theirs))
     test = scipy.stats.ttest_rel(mine, theirs, alternative="less")
-    assert _p_regressed(found, 0.0) == pytest.approx(test.pvalue, rel=0.05)
-    assert _p_improved(found) == pytest.approx(1 - _p_regressed(found, 0.0))
+    assert _p_loss(found) == pytest.approx(test.pvalue, rel=0.05)
+    assert _p_gain(found) == pytest.approx(1 - test.pvalue, rel=0.05)
 
 
 def spearman(gold: Floats, predicted: Floats) -> float:
@@ -295,4 +302,11 @@ def test_one_record_on_both_sides_is_certain() -> None:
         mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1), same=True
     )
     assert found.seeds is None
-    assert (_p_regressed(found, 0.0), _p_improved(found)) == (1.0, 1.0)
+    assert paired_test(found) == (1.0, 0.0, 0.0)
+
+
+def test_nothing_that_differs_is_no_loss() -> None:
+    """A correlation of equal ranks has no variance: it is neither lower nor a discovery."""
+    flat = Difference(mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1))
+    assert (_p_loss(flat), _p_gain(flat), paired_test(flat)[0]) == (1.0, 1.0, 1.0)
+    assert _p_loss(replace(flat, mine=(0.49,))) == 0.0

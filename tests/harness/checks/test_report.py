@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
@@ -18,113 +21,166 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console
 
-from check_data import TASKS, small_check
-from harness.checks import report
-from harness.checks.outcome import Check, MeanOutcome, TaskOutcome
-from harness.checks.report import _address, _escaped, _hidden, junit, markdown, print_check
+from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, Party, TaskOutcome, Verdict
+from harness.checks.policy import DEFAULT
+from harness.checks.report import FORMS, _escaped, _hidden, advice, junit, markdown, print_check
+from harness.cli import invoke
 
-# Sentences and numbers that every report shares
-
-
-REGRESSED, EQUIVALENT, INCONCLUSIVE, UNTESTED, MISSING = TASKS
+# Checks made by hand
 
 
-def test_a_mean_reads_as_a_sentence() -> None:
-    mean = replace(small_check().means[0], there=40, wanted=41)
-    assert (
-        report._mean_text(mean)
-        == "mean over 40 of 41 columns 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50"
-    )
+def task(name: str, verdict: Verdict, *, points: float = 0.0, **changed: Any) -> TaskOutcome:
+    """A task with an interval of 3 points below and 2 above its difference."""
+    delta = points / 100
+    numbers = {"delta": delta, "low": delta - 0.03, "high": delta + 0.02, "p": 0.0123, "margin": 0.025}
+    scores = {"candidate": 0.6 + delta, "baseline": 0.6}
+    given = {"metric": "ndcg_at_10", "unit": "queries", "units": 300, "runs": (1, 1), "suites": ("mteb",)}
+    values: dict[str, Any] = given | numbers | scores | changed
+    return TaskOutcome(task=name, type="Retrieval", verdict=verdict, **values)
 
 
-def test_a_mean_of_nothing_has_dashes() -> None:
-    mean = MeanOutcome(suite="mteb", verdict="inconclusive", wanted=41)
-    assert report._mean_text(mean) == "mean over 0 of 41 columns"
-
-
-def predicted(**changed: object) -> MeanOutcome:
-    values = {
-        "target": "MTEB(eng, v2)",
-        "candidate": 0.512,
-        "candidate_low": 0.506,
-        "candidate_high": 0.518,
-        "baseline": 0.515,
-        "baseline_low": 0.509,
-        "baseline_high": 0.521,
+def mean(verdict: Overall, **changed: Any) -> MeanOutcome:
+    numbers = {"candidate": 0.74, "baseline": 0.755, "delta": -0.015, "low": -0.022, "high": -0.008}
+    values: dict[str, Any] = numbers | {
+        "p": 0.00001,
+        "margin": 0.0147,
+        "margin_source": "stated",
+        "detectable": 0.0102,
     }
-    return replace(small_check().means[0], predicted=values | changed)
+    return MeanOutcome(suite="mteb", verdict=verdict, there=3, wanted=5, **(values | changed))
 
 
-def test_a_predicted_benchmark_has_its_error() -> None:
-    assert report._predicted_text(predicted()) == "predicted MTEB(eng, v2): 51.5 ± 0.6 → 51.2 ± 0.6"
-    assert report._predicted_text(small_check().means[0]) == ""
-
-
-def test_a_lopsided_prediction_shows_both_bounds() -> None:
-    lopsided = report._predicted_text(predicted(candidate_high=0.53, baseline=None))
-    assert lopsided == "predicted MTEB(eng, v2): 51.2 [50.6, 53.0]"
-
-
-@pytest.mark.parametrize(
-    ("p", "text"), [(0.0004, "0.0004"), (0.00009, "<0.0001"), (0.0, "<0.0001"), (1.0, "1.0000"), (None, "–")]
+UNTESTED: dict[str, Any] = {"delta": None, "low": None, "high": None, "p": None}
+REGRESSED = task("SciFact", "regressed", points=-3.5, p=0.0004)
+PASSED = task("STSBenchmark", "passed", points=0.02, metric="cosine_spearman", unit="pairs", units=1379)
+OPEN = task("Banking77Classification", "inconclusive", points=-1, runs=(3, 5), to_settle="about 9,000 texts")
+UNTESTABLE = task("MindSmallReranking", "not testable", **UNTESTED, reason="no results of queries are kept")
+MISSING = task(
+    "TRECCOVID & <others>", "missing", **UNTESTED | {"candidate": None}, reason="its data cannot be had"
 )
-def test_p_values(p: float | None, text: str) -> None:
-    assert replace(REGRESSED, p_regressed=p).p_text == text
+TASKS = (REGRESSED, PASSED, OPEN, UNTESTABLE, MISSING)
+SUSPECT = task("FiQA2018", "passed", points=-1.2, suspect=True)
+COLLAPSED = task("ArguAna", "regressed", points=-12.34, collapsed=True)
 
 
-def test_an_improved_task_shows_the_p_value_of_the_gain() -> None:
-    assert replace(REGRESSED, verdict="improved", p_improved=0.02).p_text == "0.0200"
+def small_check(**changed: Any) -> Check:
+    """A check with a task of most kinds of verdict, regressed as a whole."""
+    values: dict[str, Any] = {
+        "candidate": Party(name="nightly-0102", source="runs/nightly-0102", artifacts=("c" * 64,)),
+        "baseline": Party(
+            name="all-MiniLM-L6-v2", source="release", artifacts=("d" * 64,), baseline="release"
+        ),
+        "overall": "regressed",
+        "exit_code": 1,
+        "because": ("SciFact regressed by 3.50 points (p 0.0004).",),
+        "tasks": TASKS,
+        "means": (mean("regressed"),),
+        "warnings": ("torch 2.10.0 made the baseline, 2.11.0 the candidate.",),
+    }
+    about: dict[str, Any] = {
+        "id": "0123456789ab",
+        "when": "2026-01-02T03:04:05+00:00",
+        "suites": ("mteb",),
+        "seconds": 0.12,
+    }
+    return Check(**(about | {"policy": DEFAULT.to_json()} | values | changed))
 
 
-def test_the_order_is_by_verdict_then_by_size() -> None:
-    smaller = replace(REGRESSED, task="smaller", delta=-0.01)
-    larger = replace(REGRESSED, task="larger", delta=-0.2)
-    improved = replace(EQUIVALENT, task="improved", verdict="improved", delta=0.9)
-    found = report._ordered(
-        [EQUIVALENT, improved, UNTESTED, INCONCLUSIVE, MISSING, smaller, REGRESSED, larger]
-    )
-    assert [task.task for task in found] == [
-        *("larger", "SciFact", "smaller", "TRECCOVID & <others>", "Banking77Classification"),
-        *("MindSmallReranking", "improved", "STSBenchmark"),
-    ]
+def passed(*tasks: TaskOutcome, **changed: Any) -> Check:
+    """A check that passed."""
+    given = {"overall": "passed", "exit_code": 0, "because": ("The mean held.",), "means": (mean("passed"),)}
+    return small_check(**({"tasks": tasks} | given | changed))
 
 
-def test_counts_and_units() -> None:
-    check = small_check()
-    counted = "5 tasks: 1 regressed, 1 missing, 1 inconclusive, 1 not testable, 1 equivalent"
-    assert report._counts_text(check) == counted
-    assert report._counts_text(small_check(tasks=())) == "0 tasks"
-    assert report._units_text(INCONCLUSIVE) == "3,080 texts"
-    assert report._units_text(MISSING) == "–"
-    assert [report._seeds_text(task) for task in (REGRESSED, INCONCLUSIVE)] == ["1", "3 / 5"]
+def undecided(*tasks: TaskOutcome, **changed: Any) -> Check:
+    """A check that decided nothing."""
+    given = {"overall": "inconclusive", "exit_code": 3, "because": ("It is open.",), "means": ()}
+    return small_check(**({"tasks": tasks} | given | changed))
+
+
+# What to do
+
+
+def test_after_a_regression_the_task_to_look_at_first_is_named_with_its_command() -> None:
+    first = "Reject the candidate. Look at {} first:\nharness compare dddddddddddd cccccccccccc --task {}"
+    worse = task("DBPedia", "regressed", points=-4)
+    assert advice(small_check(tasks=(REGRESSED, worse))) == first.format("DBPedia", "DBPedia")
+    assert advice(small_check(tasks=(REGRESSED, COLLAPSED))) == first.format("ArguAna", "ArguAna")
+    allowed = replace(worse, must_not_regress=False)
+    assert advice(small_check(tasks=(REGRESSED, allowed))) == first.format("SciFact", "SciFact")
+
+
+def test_after_a_regression_of_the_mean_alone_the_largest_losses_are_named() -> None:
+    losses = [task(f"t{points}", "passed", points=-points) for points in (1, 4, 2, 3)]
+    text, command = advice(small_check(tasks=(*losses, MISSING))).split("\n")
+    assert text.endswith("No task regressed by itself; most was lost on t4 −4.00, t3 −3.00, t2 −2.00:")
+    assert command == "harness compare dddddddddddd cccccccccccc"
+    assert "by itself:\nharness" in advice(small_check(tasks=()))
+
+
+@pytest.mark.parametrize("source", ["release.zip", "other/baselines/release.json"])
+def test_the_records_of_a_baseline_in_a_file_are_not_compared_with(source: str) -> None:
+    party = replace(small_check().baseline, source=source)
+    assert advice(small_check(baseline=party)).endswith("\nharness show cccccccccccc --task SciFact")
+
+
+@pytest.mark.parametrize("source", ["release.zip", "release"])
+def test_every_command_to_type_exists_with_its_options(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    party = replace(small_check().baseline, source=source)
+    for made in (
+        small_check(baseline=party),
+        small_check(tasks=(PASSED,)),
+        passed(COLLAPSED, baseline=party),
+    ):
+        words = shlex.split(advice(made, results=tmp_path / "a folder").split("\n")[1])
+        assert (words[0], invoke(words[1:])) == ("harness", 2)
+        assert "No measured model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("overall", "code", "text"),
+    ("made", "text"),
     [
-        ("regressed", 1, "exit 1: the candidate regressed"),
-        ("equivalent", 0, "exit 0: passed: no difference beyond the margins"),
-        ("inconclusive", 3, "exit 3: neither a regression nor its absence is shown"),
-        ("inconclusive", 0, "exit 0: passed: inconclusive, which the policy lets through"),
-        ("improved", 1, "exit 1: the policy fails this verdict"),
+        (passed(PASSED), "Accept the candidate; nothing to do."),
+        (passed(PASSED, overall="same"), "Accept the candidate; nothing to do."),
+        (passed(PASSED, SUSPECT), "Accept the candidate; nothing to do."),
+        (passed(PASSED, OPEN), "Accept the candidate; nothing to do."),
+        (
+            passed(replace(REGRESSED, must_not_regress=False)),
+            "Accept the candidate: the policy lets SciFact regress.",
+        ),
+        (
+            passed(replace(COLLAPSED, verdict="inconclusive")),
+            "Nothing regressed for sure, but look at ArguAna:",
+        ),
+        (undecided(MISSING), "Mend what is named under missing below, then run this check again"),
+        (undecided(replace(MISSING, baseline=None)), "set it anew (harness baseline set release --replace"),
+        (undecided(UNTESTABLE), "Measure again what is not testable, or ignore it in the policy."),
+        (
+            undecided(
+                UNTESTABLE, policy={"not_testable": "ignore"}, means=(mean("inconclusive", **UNTESTED),)
+            ),
+            "Measure again what is not testable.",
+        ),
     ],
 )
-def test_exit_codes_are_explained(overall: str, code: int, text: str) -> None:
-    assert report._exit_text(small_check(overall=overall, exit_code=code)) == text
+def test_each_verdict_says_what_to_do(made: Check, text: str) -> None:
+    assert text in advice(made)
+    assert ("Do not accept the candidate yet." in advice(made)) == (made.overall == "inconclusive")
 
 
-def test_a_regression_that_is_allowed_says_so() -> None:
-    assert report._verdict_text(replace(REGRESSED, must_not_regress=False)) == "regressed (allowed)"
-    assert report._verdict_text(EQUIVALENT) == "equivalent"
-
-
-def test_each_reason_is_said_once() -> None:
-    more = [replace(MISSING, task=f"t{number}") for number in range(3)]
-    silent = replace(MISSING, task="silent", reason="")
-    assert report._reasons([*more, silent]) == {
-        "the candidate has no score: its data cannot be had": ["t0", "t1", "t2"],
-        "no reason was recorded": ["silent"],
-    }
+@pytest.mark.parametrize(
+    ("tasks", "setting"), [((PASSED, OPEN), "mean_margin"), ((OPEN,), "margin"), ((), "mean_margin")]
+)
+def test_an_undecided_mean_says_what_decides_it(tasks: tuple[TaskOutcome, ...], setting: str) -> None:
+    line = mean("inconclusive", low=-0.0241, to_settle="about 1.9 times as many examples")
+    assert advice(undecided(*tasks, means=(line,))).endswith(
+        "To decide mteb: about 1.9 times as many examples; or, if a loss of 2.5 points is acceptable, "
+        f"{setting}=2.5 in the policy (--policy)."
+    )
+    let_pass = undecided(*tasks, means=(line,), exit_code=0)
+    assert advice(let_pass).startswith("To decide mteb")
 
 
 # A check on the terminal
@@ -133,98 +189,210 @@ def test_each_reason_is_said_once() -> None:
 def printed(check: Check, *, every: bool = False, width: int = 200, colour: bool = False) -> str:
     out = io.StringIO()
     system = "standard" if colour else None
-    console = Console(file=out, width=width, force_terminal=colour, color_system=system)
-    print_check(check, console, every=every)
+    print_check(
+        check,
+        Console(file=out, width=width, force_terminal=colour, color_system=system, markup=False),  # type: ignore[arg-type]
+        every=every,
+    )
     return out.getvalue()
 
 
-def test_the_first_line_is_the_verdict_with_a_reason() -> None:
-    first = printed(small_check()).splitlines()[0]
-    assert first == (
-        "regressed: nightly-0102 against all-MiniLM-L6-v2 (baseline release) on mteb. "
-        "SciFact regressed by 3.50 points (p 0.0004) and must not."
-    )
-
-
-def test_the_last_line_is_the_exit_code() -> None:
+def test_the_first_lines_are_the_verdict_why_and_what_to_do() -> None:
+    assert printed(small_check()).splitlines()[:4] == [
+        "REGRESSED: nightly-0102 against all-MiniLM-L6-v2 (baseline release) on mteb",
+        "Why:   SciFact regressed by 3.50 points (p 0.0004).",
+        "Next:  Reject the candidate. Look at SciFact first:",
+        "       harness compare dddddddddddd cccccccccccc --task SciFact",
+    ]
     assert printed(small_check()).splitlines()[-1] == "exit 1: the candidate regressed"
 
 
-def test_a_row_holds_scores_interval_units_and_what_settles_it() -> None:
-    row = next(line for line in printed(small_check()).splitlines() if "Banking77" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")] == [
-        *("Banking77Classification", "accuracy", "3,080 texts", "3 / 5", "80.00", "79.00"),
-        *("−1.00 [−2.10, +0.10]", "0.1100", "inconclusive"),
-        "to settle: about 4 more seeds, or 9,000 texts",
+def test_a_collapse_is_named_first_and_once() -> None:
+    because = ("SciFact regressed: −3.50 points.", "ArguAna collapsed: −12.34 points.")
+    lines = printed(small_check(tasks=(*TASKS, COLLAPSED), because=because)).splitlines()
+    assert lines[1] == "Why:   collapsed: ArguAna fell by 12.3 points [−15.34, −10.34]"
+    assert lines[2] == "       SciFact regressed: −3.50 points."
+    open_one = replace(COLLAPSED, verdict="inconclusive")
+    assert "[−15.34, −10.34]: inconclusive\n" in printed(passed(open_one))
+    allowed = replace(COLLAPSED, must_not_regress=False)
+    assert "[−15.34, −10.34]: regressed (allowed)\n" in printed(passed(allowed))
+
+
+def test_suspects_are_named_with_their_differences() -> None:
+    worse = task("NQ", "inconclusive", points=-2, suspect=True)
+    text = (
+        "Look at these: NQ −2.00 [−5.00, 0.00]; FiQA2018 −1.20 [−4.20, +0.80] (lower, not by enough to fail)."
+    )
+    for made in (passed(PASSED, SUSPECT, worse), small_check(tasks=(REGRESSED, SUSPECT, worse))):
+        assert f"       {text}\n" in printed(made)
+        assert any(text == seen(token) for token in tokens(markdown(made)) if token.type == "inline")
+    assert "FiQA2018 │" not in printed(passed(PASSED, SUSPECT))
+    assert "and 4 more" in printed(passed(*many(SUSPECT, 10)))
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The rows of a printed table by their first cell."""
+    lines = [line for line in text.splitlines() if line.startswith(("│", "┃"))]
+    cells = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in lines]
+    return {first: rest for first, *rest in cells}
+
+
+def test_a_row_holds_the_interval_that_decides_and_p_beside_it() -> None:
+    table = rows(printed(small_check(), width=220))
+    columns = ["metric", "n", "seeds", "baseline", "candidate", "difference", "p", "margin", "verdict", "why"]
+    assert table["task"] == columns
+    assert table["Banking77Classification"] == [
+        *("ndcg_at_10", "300 queries", "3 / 5", "60.00", "59.00", "−1.00 [−4.00, +1.00]", "0.0123", "2.50"),
+        *("inconclusive", "to settle: about 9,000 texts"),
     ]
+    numbers = ["75.50", "74.00", "−1.50 [−2.20, −0.80]", "<0.0001", "1.47"]
+    assert table["mean of mteb"] == ["", "3 of 5 columns", "", *numbers, "regressed", ""]
+    assert list(table)[1:] == ["mean of mteb", "SciFact", "Banking77Classification"]
 
 
-def test_equivalent_tasks_are_counted_unless_asked_for() -> None:
-    check = small_check(tasks=(*TASKS, *many(TASKS[1], 30)))
+@pytest.mark.parametrize("width", [80, 100, 120, 140, 200])
+def test_columns_are_added_where_they_fit_beside_whole_names(width: int) -> None:
+    names = ("MassiveScenarioClassification", "TwentyNewsgroupsClustering.v2")
+    text = printed(small_check(tasks=[task(name, "inconclusive") for name in names]), width=width)
+    table = rows(text)
+    assert table.keys() >= {*names, "mean of mteb"}
+    assert {"difference", "p", "verdict"} <= {*table["task"]}
+    assert ("margin" in table["task"]) == (width >= 100)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_caption_says_what_the_two_ends_and_p_are() -> None:
+    text = printed(small_check(policy={"alpha": 0.1, "task_alpha": 0.01}), width=400)
+    assert "above low (90 % sure) and below high (97.5 % for all means, 99 % for all tasks)" in text
+    assert "p is of a loss of the margin." in text
+    assert "p is of no loss." in text
+    same = passed(replace(PASSED, verdict="same"), means=(mean("same", p=None),))
+    assert "p is of" not in printed(same)
+
+
+def test_tasks_that_passed_are_counted_unless_every_task_is_wanted() -> None:
+    check = small_check(tasks=(*TASKS, *many(PASSED, 30), replace(PASSED, task="Twin", verdict="same")))
     short, full = printed(check), printed(check, every=True)
     assert "STSBenchmark" not in short
-    assert "equivalent, not shown: 31 of 35 tasks" in short
+    counts = "36 tasks: 1 regressed, 1 missing, 1 inconclusive, 1 not testable, 31 passed, 1 same"
+    assert f"{counts} (--all shows every one)\n" in short
     assert full.count("STSBenchmark") == 31
-    assert "not shown" not in full
+    assert f"{counts}\n" in full
+    assert len(rows(printed(small_check(tasks=many(OPEN, 100))))) == 22
 
 
 def test_what_is_missing_is_named_with_its_reason_once() -> None:
-    check = small_check(tasks=many(TASKS[4], 10))
-    line = next(line for line in printed(check).splitlines() if line.startswith("missing"))
-    assert line.endswith("-0005 and 4 more: the candidate has no score: its data cannot be had")
-    assert "-0009" in printed(check, every=True)
+    check = small_check(tasks=(*many(MISSING, 10), UNTESTABLE, replace(UNTESTABLE, task="x", reason="")))
+    text = printed(check, width=400)
+    assert re.search(r"^missing: .*-0005 and 4 more: its data cannot be had$", text, re.MULTILINE)
+    assert "not testable: MindSmallReranking: no results of queries are kept\n" in text
+    assert "not testable: x: no reason was recorded\n" in text
+    assert "-0009" in printed(check, every=True, width=400)
+    assert "warning: torch 2.10.0 made the baseline, 2.11.0 the candidate.\n" in text
 
 
-def test_reasons_warnings_and_means_are_there() -> None:
-    text = printed(small_check())
-    assert "not testable: MindSmallReranking: no per-query results are kept of this metric" in text
-    assert "warning: torch 2.10.0 made the baseline, 2.11.0 the candidate." in text
-    assert (
-        "mteb: mean over 3 of 5 columns 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50: regressed" in text
-    )
+EQUAL = "so that an equally good model passes that changes 15 % of the results"
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"margin_source": "policy"}, "1.47 is allowed, set by the policy"),
+        ({"margin_source": "runs"}, "1.47 is allowed, from the baseline's repeated runs"),
+        ({"margin_source": "checks"}, "1.47 is allowed, from earlier checks of this baseline"),
+        ({"margin_source": "stated"}, f"1.47 is allowed, {EQUAL}"),
+        ({"margin_source": "stated", "margin": 0.005}, "0.50 is allowed, the least that the policy sets"),
+        ({"margin_source": "policy", "margin": 0.005}, "0.50 is allowed, set by the policy"),
+    ],
+)
+def test_a_margin_is_printed_as_what_it_is(changed: dict[str, Any], text: str) -> None:
+    line = f"mteb: this suite can see a loss of 1.02 points; a loss of {text}"
+    for whole in (
+        printed(passed(means=(mean("passed", **changed),))),
+        markdown(passed(means=(mean("passed", **changed),))),
+    ):
+        assert f"{line}\n" in whole
+    assert "can see" not in printed(passed(means=(mean("passed", detectable=None),)))
+
+
+@pytest.mark.parametrize(
+    ("overall", "code", "text"),
+    [
+        ("improved", 0, "exit 0: passed: the candidate is better"),
+        ("same", 0, "exit 0: passed: both sides gave the same outputs"),
+        ("inconclusive", 3, "exit 3: too few examples to pass or fail it"),
+        ("inconclusive", 1, "pass or fail it, which the policy fails"),
+        ("inconclusive", 0, "pass or fail it, which the policy lets pass"),
+    ],
+)
+def test_exit_codes_are_explained(overall: str, code: int, text: str) -> None:
+    assert printed(small_check(overall=overall, exit_code=code)).endswith(f"{text}\n")
+
+
+def predicted(**changed: object) -> MeanOutcome:
+    bounds = {"candidate_low": 0.506, "candidate_high": 0.518, "baseline_low": 0.509, "baseline_high": 0.521}
+    values = {"target": "MTEB(eng, v2)", "candidate": 0.512, "baseline": 0.515} | bounds
+    return mean("passed", predicted=values | changed)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (predicted(), "51.5 ± 0.6 → 51.2 ± 0.6"),
+        (predicted(candidate_high=0.53, baseline=None), "51.2 [50.6, 53.0]"),
+        (predicted(candidate_high=None), "51.5 ± 0.6 → 51.2"),
+    ],
+)
+def test_a_predicted_benchmark_has_its_error(line: MeanOutcome, text: str) -> None:
+    assert f"mteb: predicted MTEB(eng, v2): {text}\n" in printed(passed(means=(line,)))
+    lines = [seen(token) for token in tokens(markdown(passed(means=(line,)))) if token.type == "inline"]
+    assert f"mteb: predicted MTEB(eng, v2): {text}" in lines
 
 
 def test_many_sentences_are_cut_unless_all_is_asked_for() -> None:
     check = small_check(because=tuple(f"Reason {number}." for number in range(20)))
-    assert "and 13 more" in printed(check)
+    assert "       and 14 more\n" in printed(check)
     assert "Reason 19." in printed(check, every=True)
+
+
+def test_long_sentences_are_folded_and_commands_are_not() -> None:
+    name = "ATaskWithQuiteALongName" * 3
+    check = small_check(because=("one two three " * 20,), tasks=(replace(REGRESSED, task=name),))
+    lines = printed(check, width=60).splitlines()
+    assert lines[2].startswith("Why:   one two three") or lines[1].endswith("three")
+    assert f"       harness compare dddddddddddd cccccccccccc --task {name}" in lines
+    assert all(len(line) <= 60 for line in lines if name not in line)
 
 
 def test_names_are_never_markup() -> None:
     odd = "[red]x[/red] :smile: [/nothing]"
     party = replace(small_check().candidate, name=odd)
-    check = small_check(candidate=party, tasks=(replace(TASKS[0], task=odd),), because=(odd,))
-    assert printed(check).count(odd) == 3
+    check = small_check(candidate=party, tasks=(replace(REGRESSED, task=odd),), because=(odd,))
+    assert printed(check).count(odd) == 5
 
 
 @pytest.mark.parametrize(
     ("overall", "colour"),
-    [("regressed", "31"), ("inconclusive", "33"), ("improved", "32"), ("equivalent", "32")],
+    [("regressed", "31"), ("inconclusive", "33"), *((one, "32") for one in ("improved", "passed", "same"))],
 )
 def test_the_verdict_is_coloured(overall: str, colour: str) -> None:
     first = printed(small_check(overall=overall), colour=True).splitlines()[0]
-    assert f"{colour}m{overall}\x1b[0m" in first
-
-
-def test_a_narrow_terminal_shows_whole_names() -> None:
-    text = printed(small_check(), width=100)
-    table = [line.strip("│").split("│")[0].strip() for line in text.splitlines() if line.startswith("│")]
-    assert "Banking77Classification" in "".join(table)
+    assert f"{colour}m{overall.upper()}:" in first
 
 
 def test_nothing_to_say_is_no_error() -> None:
     text = printed(small_check(tasks=(), means=(), because=(), warnings=()))
-    assert "0 tasks" in text
+    assert "0 tasks\n" in text
     assert "┃" not in text
 
 
 def test_printing_imports_nothing_beyond_the_console_and_tables() -> None:
     code = """
 import sys
-sys.path[:0] = ["tests/support"]
-import rich.console, rich.table, rich.box
-from check_data import small_check
-from harness.progress import console
+sys.path[:0] = ["tests/harness/checks"]
+import rich.box, rich.console, rich.table
+from test_report import small_check
+from harness.terminal import console
 from harness.checks.report import print_check
 out = console()
 before = set(sys.modules)
@@ -309,15 +477,11 @@ def result(check: Check, name: str) -> str:
     return "".join(child.tag for child in case(check, name))
 
 
-def with_tasks(*tasks: TaskOutcome, **changed: object) -> Check:
-    return small_check(tasks=tasks, **changed)
-
-
 EVERY_KIND = (
     small_check(),
     small_check(overall="inconclusive", exit_code=3),
     small_check(overall="inconclusive", exit_code=0),
-    small_check(overall="equivalent", exit_code=0, suites=("a", "b")),
+    small_check(overall="passed", exit_code=0, suites=("a", "b")),
     small_check(tasks=(), means=(), because=(), warnings=(), seconds=123456.7),
     small_check(when="2026-01-02T03:04:05.678+02:00", recipe="glue"),
 )
@@ -336,33 +500,31 @@ def test_the_schemas_themselves_hold(check: Check) -> None:
         xmlschema.XMLSchema(path).validate(junit(check))
 
 
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        ("SciFact", "failure"),
-        ("TRECCOVID & <others>", "error"),
-        ("Banking77Classification", "skipped"),
-        ("MindSmallReranking", "skipped"),
-        ("STSBenchmark", ""),
-        ("mean of mteb", "failure"),
-        ("overall verdict", "failure"),
-    ],
-)
-def test_each_verdict_has_its_element(task: str, expected: str) -> None:
-    assert result(small_check(), task) == expected
+RESULTS = {
+    **{"regressed": "failure", "missing": "error", "inconclusive": "skipped", "not testable": "skipped"},
+    **dict.fromkeys(("improved", "passed", "same"), ""),
+}
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_each_verdict_has_its_element(verdict: Verdict) -> None:
+    assert result(small_check(tasks=(task("SciFact", verdict),)), "SciFact") == RESULTS[verdict]
+    if verdict not in ("missing", "not testable"):
+        means = (mean(verdict),)  # type: ignore[arg-type]
+        assert result(small_check(means=means), "mean of mteb") == RESULTS[verdict]
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+@pytest.mark.parametrize("overall", ["regressed", "inconclusive", "improved", "passed", "same"])
+def test_the_overall_case_fails_if_the_exit_code_is_not_0(overall: Overall, code: int) -> None:
+    expected = "failure" if code else RESULTS[overall]
+    assert result(small_check(overall=overall, exit_code=code), "overall verdict") == expected
 
 
 def test_a_regression_that_is_allowed_is_no_failure() -> None:
-    check = with_tasks(replace(TASKS[0], must_not_regress=False))
+    check = small_check(tasks=(replace(REGRESSED, must_not_regress=False),))
     assert result(check, "SciFact") == "skipped"
     assert case(check, "SciFact")[0].get("message", "").startswith("regressed (allowed)")
-
-
-@pytest.mark.parametrize(("code", "expected"), [(0, "skipped"), (1, "failure"), (3, "failure")])
-def test_an_inconclusive_check_fails_only_if_its_exit_code_does(code: int, expected: str) -> None:
-    check = with_tasks(TASKS[2], overall="inconclusive", exit_code=code, means=())
-    assert result(check, "overall verdict") == expected
-    assert result(check, "Banking77Classification") == "skipped"
 
 
 def test_the_counts_are_those_of_the_cases() -> None:
@@ -400,26 +562,27 @@ def test_candidate_baseline_and_policy_are_properties() -> None:
     found = {one.get("name"): one.get("value") for one in suite.iter("property")}
     assert found["candidate"] == "nightly-0102"
     assert found["baseline"] == "all-MiniLM-L6-v2 (baseline release)"
-    assert found["policy.mean_margin"] == "0.005"
-    assert found["policy.correction"] == "holm"
+    assert (found["policy.task_alpha"], found["policy.margin"]) == ("0.02", "auto")
 
 
-def test_a_failure_tells_the_difference() -> None:
+def test_a_failure_tells_the_difference_and_the_overall_one_what_to_do() -> None:
     failure = case(small_check(), "SciFact")[0]
-    assert failure.get("message") == "regressed: delta −3.50 [−5.00, −2.00], p 0.0004"
-    assert "candidate: 61.00" in (failure.text or "")
+    assert failure.get("message") == "regressed: −3.50 [−6.50, −1.50] points, p 0.0004, margin 2.50"
+    assert "candidate: 56.50" in (failure.text or "")
+    assert case(small_check(), "TRECCOVID & <others>")[0].get("message") == "missing: its data cannot be had"
+    assert "Look at SciFact first:\nharness compare" in (case(small_check(), "overall verdict")[0].text or "")
 
 
 @given(st.text(), st.text())
 def test_any_name_makes_a_document_that_can_be_read(name: str, reason: str) -> None:
     party = replace(small_check().candidate, name=name)
-    tasks = (replace(TASKS[2], task=name, reason=reason),)
+    tasks = (replace(OPEN, task=name, reason=reason),)
     text = junit(small_check(candidate=party, tasks=tasks, because=(reason,), warnings=(reason,)))
     assert faults(fromstring(text.encode())) == []
 
 
 def test_control_characters_are_removed() -> None:
-    tasks = (replace(TASKS[0], task="a\x00b\x1bc\ufffed\ud800e\tf"),)
+    tasks = (replace(REGRESSED, task="a\x00b\x1bc\ufffed\ud800e\tf"),)
     assert case(small_check(tasks=tasks), "abcde\tf") is not None
 
 
@@ -506,29 +669,27 @@ def test_the_marker_stays_while_the_candidate_changes() -> None:
 
 def test_what_matters_is_in_the_open_and_the_rest_is_folded_away() -> None:
     in_the_open, _, folded = markdown(small_check()).partition("<details>")
-    assert "SciFact" in in_the_open
-    assert "Banking77Classification" in in_the_open
+    assert "Look at SciFact first: harness compare" in in_the_open
+    assert "| Banking77Classification |" in in_the_open
     assert "STSBenchmark" not in in_the_open
     assert "STSBenchmark" in folded
     summaries = re.findall("<summary>(.*)</summary>", folded)
-    assert summaries == ["missing: 1", "not testable: 1", "warnings: 1", "equivalent: 1", "policy"]
+    assert summaries == ["missing: 1", "not testable: 1", "warnings: 1", "passed or the same: 1", "policy"]
 
 
-def test_the_tables_hold_what_was_found() -> None:
-    means, tasks, missing, *_ = tables(markdown(small_check()))
-    assert means[1] == [
-        *("mteb", "3 of 5 columns", "75.50", "74.00", "−1.50 [−2.20, −0.80]", "±0.50", "regressed"),
-    ]
-    assert tasks[1] == [
-        *("SciFact", "ndcg_at_10", "300 queries", "1", "64.50", "61.00", "−3.50 [−5.00, −2.00]"),
-        *("0.0004", "regressed", ""),
-    ]
-    assert missing[1] == ["TRECCOVID & <others>", "the candidate has no score: its data cannot be had"]
+def test_the_tables_hold_the_same_lines_as_the_terminal() -> None:
+    check = small_check(tasks=(replace(REGRESSED, p=0.0), *TASKS[1:]))
+    lines, missing, *_ = tables(markdown(check))
+    terminal = [[first, *cells] for first, cells in rows(printed(check, width=300)).items()]
+    assert [[cell.lstrip("❌❓✅ ") for cell in line] for line in lines] == terminal
+    assert [line[9] for line in lines[1:]] == ["❌ regressed", "❌ regressed", "❓ inconclusive"]
+    assert missing[1] == ["TRECCOVID & <others>", "its data cannot be had"]
 
 
-def test_a_small_p_value_is_no_html() -> None:
-    check = small_check(tasks=(replace(TASKS[0], p_regressed=0.0),))
-    assert tables(markdown(check))[1][1][7] == "<0.0001"
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_each_verdict_has_a_sign(verdict: Verdict) -> None:
+    good = verdict in ("improved", "passed", "same")
+    assert FORMS[verdict].sign in ("✅" if good else "❌❓")
 
 
 def holds(text: str) -> None:
@@ -589,7 +750,7 @@ def test_a_thousand_tasks_stay_within_the_limit(task: TaskOutcome, name: str) ->
 
 def test_rows_that_do_not_fit_are_counted() -> None:
     text = markdown(small_check(tasks=many(TASKS[0], 1324)))
-    left_out = re.search(r"^([\d,]+) of 1,324 rows are left out here\.$", text, re.MULTILINE)
+    left_out = re.search(r"^([\d,]+) of 1,325 rows are left out here\.$", text, re.MULTILINE)
     assert left_out
     assert text.count("| SciFact-") == 1324 - int(left_out[1].replace(",", ""))
 
@@ -599,30 +760,8 @@ def test_no_kind_of_task_crowds_out_another() -> None:
     assert len(text) < LIMIT
     shown = [len(table) - 1 for table in tables(text)]
     assert shown[-1] == len(small_check().policy)
-    assert all(rows > 40 for rows in shown[1:4])
+    assert all(count > 40 for count in shown[:3])
     assert len(text) > 55_000
-
-
-def test_a_link_leads_to_the_whole_check() -> None:
-    text = markdown(small_check(), link="https://example.org/checks/1?a=b&c=(d)")
-    links = [token.attrGet("href") for token in tokens(text) if token.type == "link_open"]
-    assert links == ["https://example.org/checks/1?a=b&c=%28d%29"]
-
-
-def test_what_is_no_web_address_is_no_link() -> None:
-    assert _address("javascript:alert(1)") == ""
-    assert "The whole check" not in markdown(small_check(), link="file:///etc")
-
-
-def test_a_predicted_benchmark_is_told() -> None:
-    predicted = {
-        "target": "MTEB(eng, v2)",
-        "candidate": 0.512,
-        "candidate_low": 0.506,
-        "candidate_high": 0.518,
-    }
-    mean = replace(small_check().means[0], predicted=predicted)
-    assert "\npredicted MTEB(eng, v2): 51.2 ± 0.6\n" in markdown(small_check(means=(mean,)))
 
 
 def test_long_text_is_cut() -> None:

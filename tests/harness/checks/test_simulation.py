@@ -1,64 +1,64 @@
 """The verdicts on made-up models whose true difference is known, in as many trials as a test can have.
 
-`tests/benchmarks/simulate_check.py` does the same in thousands of trials. The bounds here are those
-that a right implementation misses less than once in 10,000 runs.
+`tests/benchmarks/simulate_gate.py` does the same in thousands of trials. A right implementation misses the
+bounds here less than once in 10,000 runs.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scipy.stats import binom
-from simulate_check import ALPHA, NAMES, Question, share, verdicts
+from simulate_gate import KINDS, SUITES, Line, Simulation, Trials, tasks_of
 
-TRIALS = 300
-QUICK = ["search50", "search50b", "draws10", "draws12", "draws15", "search150"]
-"""Where all twenty tasks would take too long; with seeds also one of every other type."""
-
-
-def at_most(chance: float) -> float:
-    """The share of trials that something of this chance exceeds once in 10,000 times."""
-    return float(binom.ppf(1 - 1e-4, TRIALS, chance)) / TRIALS
-
-
-def at_least(chance: float) -> float:
-    return float(binom.ppf(1e-4, TRIALS, chance)) / TRIALS
-
-
-def told(effects: dict[str, float], margin: float, names: list[str], *, seeds: bool) -> list[dict[str, str]]:
-    question = Question(effects, margin, names)
-    return [verdicts(seed, question, seeds) for seed in range(TRIALS)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("names", "seeds"),
-    [(NAMES, False), ([*QUICK, "pairs250", "labels209"], True)],
-    ids=["twenty tasks", "seeds"],
+NANO = SUITES["13 x 50 queries"]
+TRIED = (
+    "nDCG, 150 queries",
+    "accuracy 0.97, 1000 texts",
+    "Spearman, 200 pairs",
+    "ten probes, 300 texts",
+    "5 seeds, 277 examples",
+    "1 training against 5, 500 texts",
+    "k-means, 300 texts, 10 draws",
 )
-def test_false_alarms_are_as_rare_as_asked_for(names: list[str], seeds: bool) -> None:
-    rows = told({}, 0.0, names, seeds=seeds)
-    assert share(rows, "regressed") <= at_most(ALPHA)
-    assert share(rows, "improved") <= at_most(ALPHA)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [False, True])
-def test_two_that_differ_by_the_margin_are_not_equivalent(seeds: bool) -> None:
-    names = ["search50", "search150", "draws10", "draws15", "pairs250"]
-    rows = told(dict.fromkeys(names, -0.02), 0.02, names, seeds=seeds)
-    for name in names:
-        assert share(rows, "equivalent", name) <= at_most(ALPHA)
+def at_most(chance: float, trials: int) -> float:
+    """The share of trials that something of this chance exceeds once in 10,000 times."""
+    return float(binom.ppf(1 - 1e-4, trials, chance)) / trials
 
 
-def test_a_clear_drop_is_found() -> None:
-    rows = told({"search150": -0.06, "draws15": -0.03}, 0.0, QUICK, seeds=False)
-    assert share(rows, "regressed", "draws15") >= at_least(0.95)
-    assert share(rows, "regressed", "search150") >= at_least(0.5)
-    assert share(rows, "improved") <= at_most(ALPHA)
+def at_least(chance: float, trials: int) -> float:
+    return float(binom.ppf(1e-4, trials, chance)) / trials
 
 
-def test_two_that_do_not_differ_are_found_to_be_equivalent() -> None:
-    names = ["search150", "draws15"]
-    rows = told({}, 0.06, names, seeds=False)
-    for name in names:
-        assert share(rows, "equivalent", name) >= at_least(0.8)
+def trials_of(counts: dict[str, int], strengths: list[float], trials: int) -> Trials:
+    """Trials of a suite with the strength of each task's loss."""
+    line = Line(name=f"{counts} {strengths}", kinds=tasks_of(counts), strengths=tuple(strengths))
+    return Simulation(trials=trials, seed=1).of(line)
+
+
+def test_equal_models_are_green() -> None:
+    found = trials_of(NANO, [0.0] * 13, 100)
+    assert found.share(0) >= at_least(0.9, 100)
+    assert found.share(1) <= at_most(0.045, 100)
+    true = float(found.mean.delta.std())
+    assert found.mean.margin.mean() <= 1.5 * 3.6 * true
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_bound_lies_beyond_the_truth_as_seldom_as_it_says(name: str) -> None:
+    trials, strength = (30, 0.3) if name.startswith("k-means") else (80, 0.04)
+    found = trials_of({name: 3}, [strength] * 3, trials)
+    truth = found.tasks.true([KINDS[name]] * 3)
+    passed, above = found.tasks.low > truth, found.tasks.high < truth
+    assert passed.mean() <= at_most(0.06, passed.size)
+    assert above.mean() <= at_most(0.02 / 3 + 0.01, above.size)
+
+
+def test_a_collapse_is_red_and_so_is_a_suite_that_lost_a_little_everywhere() -> None:
+    collapsed = trials_of(NANO, [0.345, *[0.0] * 12], 40)
+    assert collapsed.share(1) >= at_least(0.99, 40)
+    assert np.mean(collapsed.tasks.verdict[:, 0] == "regressed") >= at_least(0.99, 40)
+    fallen = trials_of({"nDCG, 1000 queries": 10, "ten probes, 2000 texts": 10}, [0.01] * 20, 40)
+    assert fallen.share(1) >= at_least(0.8, 40)

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import pytest
+import yaml
 
 from harness.checks.baselines import BASELINES
 from harness.store import Store
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> None:
     code, out, _ = asked("baseline", "show", "repeated", "--json")
     assert code == 0
     told = json.loads(out)
-    assert told["schema"] == 2
+    assert told["schema"] == 3
+    assert told["power"]["tasks"].keys() == {"find", "alike", "sort", "group"}
+    assert {one["source"] for one in told["power"]["means"].values()} == {"runs"}
+    assert all(one["detectable"] > 0 < one["margin"] for one in told["power"]["tasks"].values())
     assert [run["model"] for run in told["runs"]] == ["good", "again", "more"]
     assert told["suites"] == [measured.local]
     store = Store(measured.results)
@@ -128,6 +138,47 @@ def test_a_fresh_machine_needs_its_file_alone(
     assert code == here["exit_code"], err
     assert there["tasks"] == here["tasks"]
     assert there["means"] == here["means"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "settings", "code", "verdict"),
+    [
+        ("good", "", 0, "same"),
+        ("worse", "", 1, "regressed"),
+        ("again", "budget_minutes = 1e-9", 3, "inconclusive"),
+    ],
+)
+def test_the_step_of_the_action_in_a_fresh_clone(
+    candidate: str, settings: str, code: int, verdict: str, measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    """The action's own shell step with the program itself, a baseline's file, and nothing else."""
+    clone, reports = tmp_path / "clone", tmp_path / "reports"
+    for folder in (clone / "baselines", reports, tmp_path / "bin"):
+        folder.mkdir(parents=True)
+    asked("baseline", "export", "last", clone / "baselines" / "last.zip")
+    (clone / "policy.toml").write_text(settings)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    (run,) = (one["run"] for one in action["runs"]["steps"] if one["name"] == "Check")
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    (tmp_path / "bin" / "harness").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m harness "$@"\n')
+    (tmp_path / "bin" / "harness").chmod(0o755)
+    inputs = {
+        "CANDIDATE": measured.model(candidate), "BASELINE": "baselines/last.zip", "SUITE": "",
+        "POLICY": "policy.toml", "RESULTS": "results", "ARGUMENTS": "--offline", "PYTHON_VERSION": "",
+        "HARNESS_CACHE": tmp_path / "cache", "REPORTS": reports, "GITHUB_OUTPUT": tmp_path / "output",
+        "GITHUB_STEP_SUMMARY": tmp_path / "summary", "PYTHONPATH": ROOT,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }  # fmt: skip
+    environment = {**os.environ, **{name: str(value) for name, value in inputs.items()}}
+    done = subprocess.run(
+        ["bash", "-c", run], cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "output").read_text() == f"verdict={verdict}\nexit-code={code}\n"
+    assert (tmp_path / "summary").read_text() == (reports / "check.md").read_text()
+    assert json.loads((reports / "check.json").read_text())["overall"] == verdict
+    failures = fromstring((reports / "junit.xml").read_text()).iter("failure")
+    assert bool(list(failures)) == (code != 0)
 
 
 def _changed(path: Path, change: Callable[[dict[str, bytes]], None]) -> Path:

@@ -217,13 +217,13 @@ def test_a_name_alone_is_a_list_of_one(measured: Measured, tmp_path: Path) -> No
 
 def test_the_options_of_a_baseline_are_checked_as_well(measured: Measured, asked: Asked) -> None:
     path = measured.results / "baselines" / "last.json"
-    faulty.rewrite(path, asked={**json.loads(path.read_text())["asked"], "similarity": "cosin"})
+    faulty.rewrite(path, options={**json.loads(path.read_text())["options"], "similarity": "cosin"})
     given = ("--candidate", measured.model("again"), "--baseline", "last")
     assert asked("check", *given)[::2] == (
         2,
         f"Error: {ARGUMENTS['similarity'][2]}\n",
     )
-    faulty.rewrite(path, asked={"similarty": "cosine"})
+    faulty.rewrite(path, options={"similarty": "cosine"})
     code, _, err = asked("check", *given)
     assert code == 2
     assert "No option of the baseline last is called 'similarty'" in err

@@ -125,6 +125,10 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
         state.Entry(step=100 * n, name=f"step{n}", state="done", mean=0.5 + 0.01 * n, there=1, wanted=1)
         for n in range(1, 9)
     ]
+    bounds = {"delta": -0.03, "low": -0.04, "high": -0.02, "p": 1e-9, "level": 0.0012}
+    counts = {"number": 6, "reference": 600, "columns": 1, "wanted": 1}
+    look = state.Look(**bounds, **counts, verdict="lower")  # type: ignore[arg-type]
+    entries[6] = entries[6].model_copy(update={"look": look})
     broken = state.ChangePoint(step=700, last=700, kind="drop", size=0.03, p=0.0004)
     kept: dict[str, Any] = {"name": "mine", "source": "/run", "suite": "s", "request": {}}
     results = tmp_path / "results"
@@ -135,6 +139,9 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert "mine" in done.stdout
         if arguments == ["mine", "--show"]:
+            text = "step 700 is LOWER than step 600: −3.00 [−4.00, −2.00], p < 0.000001 (level 0.0012)"
+            assert text in done.stdout
+            assert "600: −3.00 [−4.00, −2.00] LOWER" in done.stdout
             assert "step 700 is 3.00 points below" in done.stdout
             assert "by chance in 1 of 2,500 checkpoints" in done.stdout
             assert "▁▂▃▄▅▆▇█" in done.stdout

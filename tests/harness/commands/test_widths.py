@@ -11,7 +11,7 @@ import pytest
 
 from check_data import TASKS, small_check
 from fakes import artifact, encoding, record
-from harness import progress
+from harness import terminal
 from harness.catalog import open_suites
 from harness.checks.baselines import Baseline, BaselineModel
 from harness.checks.report import print_check
@@ -19,13 +19,13 @@ from harness.cli import invoke
 from harness.commands import baseline, data, proxy, run, watch
 from harness.execute import Result
 from harness.plan import ConfiguredModel, Plan, PlannedScore
-from harness.progress import console
 from harness.proxy.document import Proxy
 from harness.record import Record
 from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.scores import Mean, TaskResult, TrainedResult
 from harness.store import Store
+from harness.terminal import console
 from harness.trained_report import print_trained_result
 from harness.types import SuiteOptions
 from harness.watch.state import Entry, Watch
@@ -130,7 +130,7 @@ def of_baselines(_results: Path) -> None:
         for name in NAMES
     )
     when = "2026-01-02T03:04:05+00:00"
-    baseline._table([Baseline(name=BASELINE, when=when, suites=SUITES, seeds=3, asked={}, runs=models[:1])])
+    baseline._table([Baseline(name=BASELINE, when=when, suites=SUITES, seeds=3, options={}, runs=models[:1])])
 
 
 def of_watches(_results: Path) -> None:
@@ -237,7 +237,7 @@ def test_names_are_folded_and_not_cut(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(progress, "WIDE", width)
+    monkeypatch.setattr(terminal, "WIDE", width)
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     shown, names = SHOWN[command]
     shown(results)

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import watch_alarms
 from scipy import stats
 
-from harness.watch.changes import HINDSIGHT, _arrivals, _forecast, changes
+from harness.checks.difference import Difference, MeanDifference
+from harness.watch.changes import ALARMS, HINDSIGHT, _arrivals, _forecast, changes, level_of, look_at
+from harness.watch.state import Entry, Look, Watch
 
 EVEN = [1000 * step for step in range(1, 31)]
 DOUBLED = [round(64 * 1.35**power) for power in range(30)]
@@ -96,3 +99,88 @@ def test_few_checkpoints_and_equal_scores_flag_nothing(count: int) -> None:
 def test_less_than_a_twentieth_of_a_point_is_no_noise_and_no_drop() -> None:
     assert changes(EVEN[:10], [0.5] * 9 + [0.4995]) == ()
     assert [one.step for one in changes(EVEN[:10], [0.5] * 9 + [0.49])] == [EVEN[9]]
+
+
+# Looks
+
+
+def mean_of(scores: np.ndarray) -> MeanDifference:
+    """The difference of two checkpoints on one task, of scores (2, examples)."""
+    suite = watch_alarms.Examples(tasks=1, each=len(scores[0]), changed=1, right=0, wrong=0).suite()
+    one, other = (watch_alarms._units("t0", side) for side in scores)
+    mean = MeanDifference.over_suite(suite, {"t0": Difference.between(one, other)})
+    assert mean is not None
+    return mean
+
+
+def test_a_look_is_students_paired_test_at_its_own_level() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0.5, 0.1, (2, 400))
+    scores[0] -= 0.015
+    mean = mean_of(scores)
+    expected = stats.ttest_rel(scores[0], scores[1], alternative="less").pvalue
+    for number in (1, 2, 3, 30):
+        look = look_at(mean, number=number, reference=7)
+        assert look.p == pytest.approx(expected, rel=0.1)
+        assert look.level == ALARMS / (number * (number + 1))
+        assert look.verdict == ("lower" if look.p < look.level else "not lower")
+        assert look.low < look.delta < look.high
+        assert (look.high < 0) == (look.verdict == "lower")
+    assert {look_at(mean, number=n, reference=7).verdict for n in (1, 30)} == {"lower", "not lower"}
+    assert sum(map(level_of, range(1, 10_000))) == pytest.approx(ALARMS, rel=1e-3)
+
+
+def test_equal_outputs_are_no_look() -> None:
+    mean = MeanDifference(**{**vars(mean_of(np.full((2, 9), 0.5))), "same": True})
+    look = look_at(mean, number=4, reference=7)
+    assert (look.number, look.level, look.p, look.verdict) == (0, 0.0, 1.0, "same")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "references"),
+    [
+        ("", [None]),
+        ("....", [None, 0, 1, 2, 3]),
+        ("..L.", [None, 0, 1, 1, 3]),
+        ("..LLLL", [None, 0, 1, 1, 1, 4, 4]),
+    ],
+)
+def test_what_is_lower_is_no_reference_until_three_in_a_row(
+    verdicts: str, references: list[int | None]
+) -> None:
+    fields = {"number": 1, "reference": 0, "delta": 0, "low": 0, "high": 0, "p": 0, "level": 0}
+    looks = {"L": "lower", ".": "not lower"}
+    entries = [
+        Entry(
+            step=step,
+            name=f"step{step}",
+            state="done",
+            mean=0.5,
+            look=Look(**fields, verdict=looks[one], columns=1, wanted=1),  # type: ignore[arg-type]
+        )
+        for step, one in enumerate(verdicts)
+    ]
+    watch = Watch(name="w", source="/run", suite="s", request={}, checkpoints=tuple(entries))
+    found = [watch.reference(step) for step in range(len(verdicts) + 1)]
+    assert [None if one is None else one.step for one in found] == references
+
+
+def test_equal_checkpoints_are_called_lower_in_few_watches() -> None:
+    """One in twenty watches, however many looks."""
+    rng, watches = np.random.default_rng(6), 150
+    examples = watch_alarms.Examples(tasks=2, each=100, changed=0.3, right=0.3, wrong=0.3)
+    found = sum(
+        bool(watch_alarms.looks(examples, examples.checkpoints(25, rng)).lower) for _ in range(watches)
+    )
+    assert 1 <= found <= watches * ALARMS + 3 * np.sqrt(watches * ALARMS * (1 - ALARMS))
+
+
+def test_a_checkpoint_that_lost_much_is_called_lower_and_the_next_is_not() -> None:
+    rng = np.random.default_rng(7)
+    examples = watch_alarms.Examples(tasks=3, each=200, changed=0.15, right=0.3, wrong=0.3)
+    found = 0
+    for _ in range(20):
+        scores = examples.checkpoints(12, rng)
+        scores[10] *= 0.8
+        found += [one.step for one in watch_alarms.looks(examples, scores).lower] == [10]
+    assert found >= 18

@@ -4,25 +4,40 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
 import kill_watch
+import numpy as np
 import pytest
 
-from fakes import FakeEncoder, SlowEncoder, task
+from fakes import FakeEncoder, FakeSource, SlowEncoder, task
 from harness import catalog, models
 from harness.context import JobContext
 from harness.encoder import sanity
 from harness.errors import HarnessError, UsageError
 from harness.request import Request
 from harness.store import Store
-from harness.types import Column, Settings, Suite, Task
+from harness.types import Column, Outcome, Settings, Suite, Task
 from harness.watch.state import WATCHES, Watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
+
+
+@dataclass(frozen=True)
+class Queries(FakeSource):
+    """Scores each text as a query, and means over them."""
+
+    def evaluate(self, task: Task, encoder: Any, *, seed: int, data: Path | None) -> Outcome:
+        scores = np.abs(encoder.encode(self.texts, role="query")).mean(axis=1).astype(float).tolist()
+        count, mean = len(scores), float(np.mean(scores))
+        rows: dict[str, list[Any]] = {"split": ["test"] * count, "subset": ["default"] * count}
+        rows |= {"example_id": [*self.texts], "replicate": [0] * count, "metric": scores}
+        rows |= {"prediction": [str(one) for one in scores], "gold": [""] * count}
+        return Outcome(main_score=mean, scores={"test": {"default": {"main_score": mean}}}, examples=rows)
+
 
 # Following
 
@@ -73,7 +88,7 @@ def watched(tmp_path: Path, **fields: Any) -> tuple[Watch, list[tuple[int, int, 
     def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
         ended.append((done.entry.step, done.new, done.known))
 
-    return follow(asked(tmp_path, **fields), WatchListeners(ended=note)), ended
+    return follow(asked(tmp_path, **fields), WatchListeners(checkpoint=note)), ended
 
 
 def test_every_checkpoint_is_evaluated_once(
@@ -94,6 +109,45 @@ def test_every_checkpoint_is_evaluated_once(
     write("checkpoint-3000")
     assert watched(tmp_path)[1] == [(3000, 2, 0)]
     assert len(loads) == 3
+
+
+def test_each_checkpoint_is_tested_against_the_one_before(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    for at, texts in enumerate(("abcdefgh", "ijklmnop")):
+        tasks[at] = replace(tasks[at], type="Retrieval", source=Queries(texts=tuple(texts)))
+    for step, weights in ((1, 1), (2, 1), (3, 2), (4, 4)):
+        write(f"step{step}", weights=weights)
+    watch, _ = watched(tmp_path)
+    assert watch.checkpoints[0].look is None
+    before = watch.checkpoints[0]
+    numbers = []
+    for one in watch.checkpoints[1:]:
+        assert one.look is not None, one.untested
+        numbers.append((one.look.number, one.look.verdict == "same"))
+        assert one.look.reference == before.step
+        assert one.look.delta == pytest.approx((one.mean or 0) - (before.mean or 0))
+        before = one if one.look.verdict != "lower" else before
+    assert numbers == [(0, True), (1, False), (2, False)]
+    assert watch.looks == 2
+    write("step4", weights=5)
+    again, _ = watched(tmp_path)
+    assert again.checkpoints[3].look is not None
+    assert (again.checkpoints[3].look.number, again.looks) == (3, 3), "its first look has spent its level"
+    shutil.rmtree(tmp_path / "results" / "records")
+    write("step5")
+    gone = watched(tmp_path)[0].checkpoints[4]
+    assert (gone.look, gone.untested) == (None, "step 4 has no record of One, Two")
+
+
+def test_a_state_from_before_looks_is_read(tmp_path: Path) -> None:
+    old = {"schema": 2, "name": "w", "source": "/run", "suite": "s", "request": {}, "change_points": []}
+    old["checkpoints"] = [{"step": 1, "name": "step1", "state": "done", "mean": 0.5}]
+    path = tmp_path / "watches" / "w.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(old))
+    watch = WATCHES.read(tmp_path, "w")
+    assert (watch.looks, watch.checkpoints[0].look, watch.lower) == (0, None, ())
 
 
 def test_a_watch_that_lost_its_state_finds_the_records(
@@ -120,7 +174,7 @@ def test_the_state_is_whole_after_every_checkpoint(
         seen.append([one["step"] for one in there["checkpoints"]])
         assert Watch.model_validate(there) == watch
 
-    follow(asked(tmp_path), WatchListeners(ended=note))
+    follow(asked(tmp_path), WatchListeners(checkpoint=note))
     assert seen == [[1], [1, 2]]
 
 
@@ -142,7 +196,7 @@ def test_what_is_half_written_is_waited_for_while_others_go_on(
     def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
         ended.append(done.entry.step)
 
-    watch = follow(asked(tmp_path, once=False, until=2), WatchListeners(looked=looked, ended=note))
+    watch = follow(asked(tmp_path, once=False, until=2), WatchListeners(scan=looked, checkpoint=note))
     assert ended == [2, 1]
     assert all("safetensors" in found.waiting[0].reason for found in looks[:3])
     assert [one.state for one in watch.checkpoints] == ["done", "done"]
@@ -208,7 +262,7 @@ def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
     def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
         states.append(done.entry.state)
 
-    follow(asked(tmp_path), WatchListeners(ended=note, carry_out=carry_out))
+    follow(asked(tmp_path), WatchListeners(checkpoint=note, carry_out=carry_out))
     assert states == ["waiting", "done"]
 
 
@@ -324,7 +378,7 @@ def test_a_second_process_at_the_same_watch_is_refused(
         thread.start()
         thread.join()
 
-    follow(asked(tmp_path), WatchListeners(ended=note))
+    follow(asked(tmp_path), WatchListeners(checkpoint=note))
     assert refused == [f"Another process watches run with the results in {tmp_path / 'results'}."]
     assert watched(tmp_path)[1] == []
 
@@ -347,7 +401,7 @@ def test_ctrl_c_keeps_what_was_finished(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        follow(asked(tmp_path), WatchListeners(ended=stop))
+        follow(asked(tmp_path), WatchListeners(checkpoint=stop))
     assert watched(tmp_path)[1] == [(2, 2, 0)]
 
 
@@ -409,8 +463,8 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_refs", listed)
     monkeypatch.setattr(models, "_download", download)
     troubles: list[str] = []
-    hearing = WatchListeners(troubled=lambda error: troubles.append(error.message))
-    watch = follow(asked(tmp_path, "org/name", once=False, until=2), hearing)
+    listeners = WatchListeners(error=lambda error: troubles.append(error.message))
+    watch = follow(asked(tmp_path, "org/name", once=False, until=2), listeners)
     assert watch.name == "org--name"
     assert [(one.step, one.revision, one.model) for one in watch.checkpoints] == [
         (1, "1" * 40, "org/name"),

@@ -1,0 +1,60 @@
+"""Printing to a terminal: a console for people, programs and files, and tables of which nothing is cut."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+WIDE = 200
+"""The columns of a console that is no terminal."""
+
+FIRST = 0.4
+"""The share of the width that names of a table's first column may take unfolded."""
+
+
+NARROW = 6
+"""The width of a folded column, at least."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream is not None and stream.isatty() else WIDE  # None where it was closed
+    return Console(file=stream, width=width, markup=False)
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table without its empty columns, below its title; nothing is cut.
+
+    Where it is too wide names are folded, and numbers stay whole.
+    """
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(str(table.title), style="italic"), soft_wrap=True)
+        table.title = None
+    columns = table.columns = [column for column in table.columns if any(map(str, column.cells))]
+    longest = [max((len(str(cell)) for cell in column.cells), default=0) for column in columns]
+    widths = [max(len(str(column.header)), least) for column, least in zip(columns, longest, strict=True)]
+    least = [
+        longest[n] if column.justify == "right" else min(widths[n], NARROW)
+        for n, column in enumerate(columns)
+    ]
+    room, own = console.width - 3 * len(columns) - 1, console.width
+    for first in (min(longest[0], int(FIRST * own)), least[0]):
+        while sum(widths) > room:
+            wide = [n for n, width in enumerate(widths) if width > max(least[n], 0 if n else first)]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    for column, width in zip(columns, widths, strict=True):
+        column.width, column.overflow = width, "fold"
+    console.width = max(own, own - room + sum(widths))  # what cannot be made narrower the terminal wraps
+    console.print(table, crop=False)
+    console.width = own
