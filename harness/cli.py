@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import keyword
 import signal
@@ -51,7 +52,12 @@ class _Commands(click.Group):
             return None
         home = "leaderboard" if cmd_name in SITE else "harness"
         name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        module = importlib.import_module(f"{home}.commands.{name}")
+        gc.disable()  # imports make many objects and no garbage
+        try:
+            module = importlib.import_module(f"{home}.commands.{name}")
+        finally:
+            gc.enable()
+            gc.freeze()
         command: click.Command = module.command
         return command
 
@@ -85,7 +91,9 @@ def program() -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(invoke(sys.argv[1:] if arguments is None else arguments))
+    code = invoke(sys.argv[1:] if arguments is None else arguments)
+    gc.freeze()  # nothing is looked for in what the end of the process frees anyway
+    sys.exit(code)
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ class SourceFolder:
                 "languages": list(self.languages),
                 "head": head(self.root) if self.history else "",
                 "files": [
-                    [name, *stamp(self.root / name)] for names in found.files.values() for name in names
+                    [name, *stamp(f"{self.root}/{name}")] for names in found.files.values() for name in names
                 ],
                 "closed": found.closed,
             }
@@ -107,16 +107,18 @@ class SourceFolder:
 
 
 def _version(distribution: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return ""
 
 
-def stamp(path: Path) -> tuple[int, ...]:
+def stamp(path: Path | str) -> tuple[int, ...]:
     """Size, mode and times of a file, () without a file."""
     try:
-        stat = path.stat()
+        stat = os.stat(path)
     except OSError:
         return ()
     return stat.st_size, stat.st_mode, stat.st_mtime_ns, stat.st_ctime_ns

@@ -184,13 +184,12 @@ MIN_COMMITS, MAX_COMMITS = 30, 500
 MAX_CHANGED = 10
 """Most functions that a commit changes; more are a sweep through the code, which no subject describes."""
 
-_ROUTINE = re.compile(
-    r"(merge|revert|bump|release|version|prepare|upgrade|update \S+ to|fixup!|squash!)\b", re.I
+_ROUTINE = r"(?i)(merge|revert|bump|release|version|prepare|upgrade|update \S+ to|fixup!|squash!)\b"
+_CONVENTIONAL = (
+    r"(?i)^(build|chore|ci|docs?|feat|fix|lint|perf|refactor|revert|style|tests?)(\([^)]*\))?!?:\s+"
 )
-_CONVENTIONAL = re.compile(
-    r"^(build|chore|ci|docs?|feat|fix|lint|perf|refactor|revert|style|tests?)(\([^)]*\))?!?:\s+", re.I
-)
-_NUMBER = re.compile(r"\s*\(?(#|gh-)\d+\)?\.?$", re.I)
+_NUMBER = r"(?i)\s*\(?(#|gh-)\d+\)?\.?$"
+"""Patterns that are compiled when they are first used."""
 
 Reader = Callable[[bytes, str], Iterable[Function]]
 """The functions of a file's content and path; none of a file that cannot be read."""
@@ -316,5 +315,6 @@ def _subject(commit: Commit) -> str:
     >>> _subject(Commit(id="1", subject="fix(app): keep the order of routes (#12)", files={}))
     'keep the order of routes'
     """
-    text = _NUMBER.sub("", _CONVENTIONAL.sub("", commit.subject))
-    return "" if _ROUTINE.match(commit.subject) or _ROUTINE.match(text) else summary(text) or ""
+    text = re.sub(_NUMBER, "", re.sub(_CONVENTIONAL, "", commit.subject))
+    routine = re.match(_ROUTINE, commit.subject) or re.match(_ROUTINE, text)
+    return "" if routine else summary(text) or ""

@@ -120,9 +120,10 @@ def source_files(
             refused(PermissionError(0, "", folder))
             names.clear()
             continue
-        place = Path(folder).relative_to(root)
-        names[:] = [name for name in names if _enters((place / name).as_posix(), is_there, installed)]
-        files += [(place / name).as_posix() for name in here if os.path.isfile(Path(folder, name))]
+        place = os.path.relpath(folder, root)
+        start = "" if place == os.curdir else f"{place}/"
+        names[:] = [name for name in names if _enters(start + name, is_there, installed)]
+        files += [start + name for name in here if os.path.isfile(f"{folder}/{name}")]
     if "." in closed:
         raise DataError(f"{root}: Permission denied.") from PermissionError(
             errno.EACCES, os.strerror(errno.EACCES)

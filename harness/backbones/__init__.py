@@ -33,6 +33,8 @@ def family_of(config: Mapping[str, Any]) -> Family | None:
     Raises:
         UsageError: No family holds it, and an entry that may does not load.
     """
+    if "model_type" not in config:  # a module without a backbone, as pooling
+        return None
     return next((family for family in _families() if family.holds(config)), None)
 
 

@@ -21,6 +21,7 @@ from harness.checks.outcome import (
     Check,
     KnownErrors,
     Party,
+    Power,
     Sensitivity,
     TaskOutcome,
     check_files,
@@ -71,16 +72,24 @@ def run_check(
     sides = _comparison(requests, reference, {})
     warnings += _require_same_conditions(requests, sides, reference, policy)
     known = _known_errors(resolved.results, sides, reference.baseline)
-    trainings = sides.candidate.trainings
-    power = baseline_power(sides.baseline, resolved.suites, policy, known, trainings=trainings)
-    weak = [text for suite in resolved.suites if (text := _weakness(suite, power.means[suite.name]))]
+    power, weak = _power(resolved, sides, policy, known)
     for sentence in weak:
         announce(sentence)
     if not sides.candidate.complete or (reference.baseline is None and not sides.baseline.complete):
         sides = _comparison(requests, reference, _measured(requests, carry_out))
-    made = _decided(resolved, sides, reference, policy, known, [*warnings, *weak])
+        power, weak = _power(resolved, sides, policy, known)
+    made = _decided(resolved, sides, reference, policy, power, [*warnings, *weak])
     _keep_check(resolved.results, made)
     return made
+
+
+def _power(
+    resolved: ResolvedRequest, sides: Comparison, policy: Policy, known: KnownErrors
+) -> tuple[Power, list[str]]:
+    """What the check can see, with a sentence on each mean whose margin is too small for that."""
+    trainings = sides.candidate.trainings
+    power = baseline_power(sides.baseline, resolved.suites, policy, known, trainings=trainings)
+    return power, [text for one in resolved.suites if (text := _weakness(one, power.means[one.name]))]
 
 
 ENOUGH = 0.8
@@ -170,11 +179,11 @@ def _decided(
     sides: Comparison,
     reference: Reference,
     policy: Policy,
-    known: KnownErrors,
+    power: Power,
     warnings: Sequence[str],
 ) -> Check:
     started = time.monotonic()
-    decisions = decide(sides, resolved.suites, policy, known)
+    decisions = decide(sides, resolved.suites, policy, power)
     tasks = (*_in_suites(decisions.tasks, resolved.suites), *_dropped(reference, resolved))
     means = tuple(
         replace(mean, predicted=_predicted(suite, sides))

@@ -13,7 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from harness.checks.difference import FLAT, LEAST_RUNS, Compared, Difference, MeanDifference, Part
+from harness.checks.difference import (
+    FLAT,
+    LEAST_RUNS,
+    Compared,
+    Difference,
+    MeanDifference,
+    Part,
+    Uncertainty,
+)
 from harness.checks.outcome import (
     KnownErrors,
     MarginSource,
@@ -76,29 +84,29 @@ def baseline_power(
         trainings: The number of a candidate's models, where the baseline has several.
     """
     errors = known or KnownErrors()
-    equal = side.of_equal_models(suites, policy.changed, trainings)
+    equal, repeated = side.of_equal_models(suites, policy.changed, trainings), len(side.artifacts) > 1
     names = dict.fromkeys(task.name for suite in suites for task in suite.tasks)
     red = policy.task_alpha / max(sum(map(policy.forbids, names)), 1), RED / len(suites)
     alone = {suite.tasks[0].name for suite in suites if len(suite.tasks) == 1}
     tasks = {}
     for task in names:
-        error, level = _error_part(equal.get(task), errors.tasks.get(task)), red[task in alone]
+        error, level = _error(equal.get(task), errors.tasks.get(task), repeated), red[task in alone]
         tasks[task] = _sensitivity(policy.margin_of(task), policy.least_margin, policy.alpha, level, *error)
     means = {}
     for suite in suites:
-        error = _error_part(MeanDifference.over_suite(suite, equal), errors.means.get(suite.name))
+        error = _error(MeanDifference.over_suite(suite, equal), errors.means.get(suite.name), repeated)
         mean = _sensitivity(policy.mean_margin, policy.least_mean_margin, policy.alpha, red[1], *error)
         means[suite.name] = tasks[suite.tasks[0].name] if len(suite.tasks) == 1 else mean
     return Power(tasks=tasks, means=means)
 
 
 def _sensitivity(
-    margin: Margin, least: float, alpha: float, red: float, part: Part | None, source: MarginSource
+    margin: Margin, least: float, alpha: float, red: float, part: Uncertainty | None, source: MarginSource
 ) -> Sensitivity:
     """The margin of a line, and what the error of an equal model's difference says of it."""
     if part is None or part.variance <= 0:
         return Sensitivity(margin=(least if margin == AUTO else margin) * POINT)
-    automatic = part.detectable(alpha, GREEN)
+    automatic = part.even.reach(1 - alpha) + _errors(0.5, GREEN) * math.sqrt(part.variance)
     share = max(least * POINT, automatic) if margin == AUTO else margin * POINT
     return Sensitivity(
         margin=share,
@@ -110,12 +118,21 @@ def _sensitivity(
     )
 
 
-def _error_part(equal: Compared | None, known: float | None) -> tuple[Part | None, MarginSource]:
+def _errors(level: float, power: float) -> float:
+    """The standard errors of an effect that a one-sided test at a level finds with this power."""
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - level) + ndtri(power))
+
+
+def _error(
+    equal: Compared | None, known: float | None, repeated: bool
+) -> tuple[Uncertainty | None, MarginSource]:
     """The uncertainty of an equal model's difference, and where it is known from."""
-    if equal is not None and len(equal.theirs) >= LEAST_RUNS:
+    if repeated and equal is not None and len(equal.theirs) >= LEAST_RUNS:
         return equal.total, "runs"
     if known:
-        return Part(variance=known**2, freedom=math.inf), "checks"
+        return Uncertainty(parts=(Part(variance=known**2, freedom=math.inf),)), "checks"
     return (None if equal is None else equal.total), "stated"
 
 
@@ -131,30 +148,20 @@ def decide(
     sides: Comparison,
     suites: Sequence[Suite],
     policy: Policy,
-    known: KnownErrors | None = None,
-    power: Power | None = None,
+    power: Power,
 ) -> _Decisions:
-    """Test every task and every suite's mean.
-
-    Args:
-        sides: The records of both sides.
-        suites: The suites of the check.
-        policy: The policy.
-        known: The errors of earlier checks, for automatic margins.
-        power: What the check can see, where it is known already.
-    """
+    """Test every task and every suite's mean, with the margins of what the check can see (`power`)."""
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     parts = {suite.name: sides.part_differences(suite) for suite in suites}
     averages = sides.of_averages(suites)
     found = averages.differences(tasks)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
-    trainings = sides.candidate.trainings
-    power = power or baseline_power(sides.baseline, suites, policy, known, trainings=trainings)
     levels = _task_levels(tested, suites, policy)
     fallen, risen = (_discoveries(tested, policy.alpha, gain=gain) for gain in (False, True))
     outcomes = []
     for task in tasks:
-        outcome = _untested(averages, task, policy)
+        limit = power.tasks[task.name]
+        outcome = _untested(averages, task, limit, policy)
         one = found.get(task.name)
         if one is None:
             outcomes.append(replace(outcome, reason=averages.missing_reason(task.name)))
@@ -162,7 +169,7 @@ def decide(
             delta = (outcome.candidate or 0) - (outcome.baseline or 0)
             outcomes.append(replace(outcome, verdict="not testable", reason=one, delta=delta))
         else:
-            outcome = _of_task(outcome, averages, one, power.tasks[task.name], levels[task.name], policy)
+            outcome = _of_task(outcome, averages, one, limit, levels[task.name], policy)
             if outcome.verdict == "improved" and task.name not in risen:
                 outcome = replace(outcome, verdict="passed")
             suspect = task.name in fallen and outcome.verdict != "regressed"
@@ -193,56 +200,49 @@ def _task_levels(
 
 def _discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) -> set[str]:
     """The tasks that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
-    p = {name: _p_gain(one) if gain else _p_loss(one) for name, one in tested.items() if not one.same}
+    p = {name: p_gain(one) if gain else p_loss(one) for name, one in tested.items() if not one.same}
     order = sorted(p, key=lambda name: p[name])
     last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
     return set(order[:last])
 
 
-def around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
-    """The bounds of a difference, each one-sided at alpha, and never nearer for its skewness.
-
-    Skewness that is only observed makes far bounds too near: at 0.002 twice as many truths lie beyond.
-    """
-    parts = (part, part.even)
-    return (
-        delta + min(one.reach(alpha) for one in parts),
-        delta + max(one.reach(1 - alpha) for one in parts),
-    )
+def around(one: Compared, alpha: float) -> tuple[float, float]:
+    """The bounds of a difference, each one-sided at alpha."""
+    return one.delta + one.total.reach(alpha), one.delta + one.total.reach(1 - alpha)
 
 
 def _p_below(one: Compared, bound: float) -> float:
     """The p-value of "the true difference is not below a bound", by the upper end of `around`."""
     if one.total.variance <= FLAT:
         return float(one.delta >= bound)
-    return 1 - min(part.share_below(bound - one.delta) for part in (one.total, one.total.even))
+    return 1 - one.total.share_below(bound - one.delta)
 
 
 def _p_above(one: Compared, bound: float) -> float:
     """The p-value of "the true difference is not above a bound", by the lower end of `around`."""
     if one.total.variance <= FLAT:
         return float(one.delta <= bound)
-    return max(part.share_below(bound - one.delta) for part in (one.total, one.total.even))
+    return one.total.share_below(bound - one.delta)
 
 
-def _p_loss(one: Compared) -> float:
+def p_loss(one: Compared) -> float:
     """The p-value of "not lower than the baseline"."""
     return _p_below(one, 0.0)
 
 
-def _p_gain(one: Compared) -> float:
+def p_gain(one: Compared) -> float:
     """The p-value of "not higher than the baseline"."""
     return _p_above(one, 0.0)
 
 
 def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
     """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
-    p = 1.0 if one.same else min(1.0, 2 * min(_p_gain(one), _p_loss(one)))
-    return (p, *around(one.delta, one.total, alpha / 2))
+    p = 1.0 if one.same else min(1.0, 2 * min(p_gain(one), p_loss(one)))
+    return (p, *around(one, alpha / 2))
 
 
-def _untested(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
-    """The outcome of a task before any test: its scores, as far as they are there."""
+def _untested(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
+    """The outcome of a task before any test: its margin, and its scores as far as they are there."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
         task=task.name,
@@ -250,6 +250,8 @@ def _untested(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
         metric=task.metric,
         verdict="missing",
         must_not_regress=policy.forbids(task.name),
+        margin=limit.margin,
+        margin_source=limit.source,
         candidate=mean_score(mine),
         baseline=mean_score(theirs),
         runs=(len(mine), len(theirs)),
@@ -282,11 +284,11 @@ def _of_task(
         return replace(
             outcome, reason="one and the same record" if record else "the same outputs on every example"
         )
-    if one.delta > -policy.collapse * POINT or around(one.delta, one.total, RED)[1] >= 0:
+    if one.delta > -policy.collapse * POINT or around(one, RED)[1] >= 0:
         return outcome
-    if around(one.delta, one.total, level.each)[1] >= 0:
+    if around(one, level.each)[1] >= 0:
         return replace(outcome, collapsed=True)
-    p = min(1.0, _p_loss(one) * level.tests)
+    p = min(1.0, p_loss(one) * level.tests)
     return replace(outcome, collapsed=True, verdict="regressed", p=p, to_settle="")
 
 
@@ -307,9 +309,9 @@ def _tested(
     untested: Outcome, one: Compared, limit: Sensitivity, level: _Level, alpha: float, unit: str
 ) -> Outcome:
     """An outcome with the numbers and the verdict of its test."""
-    low, high = around(one.delta, one.total, alpha)[0], around(one.delta, one.total, level.each)[1]
+    low, high = around(one, alpha)[0], around(one, level.each)[1]
     verdict = _verdict(one, limit.margin, low, high)
-    p = _p_loss(one) * level.tests if verdict == "regressed" else _p_above(one, -limit.margin)
+    p = p_loss(one) * level.tests if verdict == "regressed" else _p_above(one, -limit.margin)
     return replace(
         untested,
         verdict=verdict,
@@ -343,20 +345,18 @@ def _to_settle(one: Compared, margin: float, alpha: float, red: float, unit: str
     """
     lost = one.delta < -margin / 2
     distance, level = (-one.delta, red) if lost else (margin + one.delta, alpha)
-    even = Part(variance=1.0, freedom=math.inf)
-    wanted = (distance / even.detectable(level, POWER)) ** 2
+    wanted = (distance / _errors(level, POWER)) ** 2
     by_seeds, by_units = one.seeds.variance if one.seeds else 0.0, one.examples.variance
     seeds = 2 / (1 / len(one.mine) + 1 / len(one.theirs))
     units = by_units / (wanted - by_seeds) if wanted > by_seeds else 0.0
     runs = seeds * by_seeds / (wanted - by_units) if wanted > by_units else 0.0
     found = []
-    if units > 1:
-        count = one.units if isinstance(one, Difference) else 0
-        more = f"about {_rounded(math.ceil(units * count)):,} {unit}"
-        if count or units <= PRACTICAL:
-            found.append(more if count else f"about {units:.1f} times as many {unit}")
-        else:
-            found.append(f"more than {PRACTICAL} times as many {unit}")
+    count = one.units if isinstance(one, Difference) else 0
+    if units > 1 and count:
+        found.append(f"about {_rounded(math.ceil(units * count)):,} {unit} in place of {count:,}")
+    elif units > 1:
+        times = f"about {units:.1f}" if units <= PRACTICAL else f"more than {PRACTICAL}"
+        found.append(f"{times} times as many {unit}")
     if runs > seeds:
         found.append(f"about {_rounded(math.ceil(runs)):,} seeds of each")
     return " or ".join(found) or (f"more seeds and more {unit}" if one.seeds else f"more {unit}")
@@ -419,8 +419,8 @@ def _fallen(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[
         suite for one in tasks if one.verdict == "regressed" and one.must_not_regress for suite in one.suites
     }
     return [
-        f"{_named(one)} regressed: {one.delta_text} points, lower for sure and by more than half of the "
-        f"{one.margin_text} allowed."
+        f"{_named(one)} regressed: {delta_text(one.delta)} points; it is surely lower, and perhaps by "
+        f"{_loss(one)}, where {one.margin_text} is allowed."
         for one in means
         if one.verdict == "regressed" and not (one.wanted == 1 and one.suite in red)
     ]
@@ -467,6 +467,8 @@ def _loss(one: MeanOutcome) -> str:
 
 
 def _named(one: MeanOutcome) -> str:
-    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns."""
+    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns; of one task its own."""
+    if one.wanted == 1:
+        return one.suite
     part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
     return f"The mean of {one.suite}{part}"

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from harness import stats
-from harness.checks.units import Stratum, Units
+from harness.checks.units import TRAINED, Stratum, Units
 from harness.metrics import MEASURES, Floats, prepare_spearman
 from harness.types import Suite
 
@@ -36,8 +36,8 @@ AT_ONCE = 4_000_000
 FEW = 4.0
 """Differing units of which half of the observed skewness is believed; degrees of freedom for each of them."""
 
-LEAST_FREEDOM = 0.5
-"""Fewest degrees of freedom of what is left of the variance of a few runs."""
+FARTHEST, EXACT = 8.0, 1e-7
+"""The farthest bound that is looked for, and how exactly, in standard errors of a normal distribution."""
 
 LEAST_RUNS = 3
 """Fewest runs that tell what another run differs by: the spread of two is next to unknown."""
@@ -62,45 +62,67 @@ class Part:
 
         To second order such a bound of a mean is z + skewness (2 z² + 1) / 6 standard errors away (Hall,
         1992, The Bootstrap and Edgeworth Expansion, section 3.10). Its gamma form is used, which for rare
-        losses of one size is Jeffreys' bound of their number; what Student's t is wider is added.
+        losses of one size is Jeffreys' bound of their number; what Student's t is wider is added. Skewness
+        makes a bound never nearer: by skewness as observed, twice as many truths lie beyond one at 0.002.
         """
         from scipy.special import gammaincinv, ndtri, stdtrit
 
         if self.variance <= FLAT:
             return 0.0
-        skewness, normal = self.third / self.variance**1.5, float(ndtri(share))
-        student = float(stdtrit(min(self.freedom, stats.LARGE), share))
-        if abs(skewness) < SYMMETRIC:
-            errors = student + skewness * (2 * normal**2 + 1) / 6
-        else:
+        skewness = self.third / self.variance**1.5
+        errors = student = float(stdtrit(min(self.freedom, stats.LARGE), share))
+        if abs(skewness) >= SYMMETRIC:
             count = 1 / skewness**2
             found = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
             lopsided = math.copysign(1.0, skewness) * (found / math.sqrt(count) - math.sqrt(count))
-            errors = lopsided + student - normal
-        return math.sqrt(self.variance) * float(errors)
-
-    def share_below(self, reach: float) -> float:
-        """The share of truths below a bound that far above the estimate: the inverse of `reach`."""
-        if self.variance <= FLAT:
-            return 0.0 if reach < 0 else 1.0
-        low, high = 0.0, 1.0
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.reach(middle) < reach else (low, middle)
-        return high
-
-    @property
-    def even(self) -> Part:
-        """The same without skewness."""
-        return replace(self, third=0.0)
-
-    def detectable(self, level: float, power: float) -> float:
-        """The effect that a one-sided test at a level finds with this power."""
-        return self.even.reach(1 - level) + self.even.reach(power)
+            farther = max if share > 0.5 else min
+            errors = farther(student, lopsided + student - float(ndtri(share)))
+        return math.sqrt(self.variance) * errors
 
     def scaled(self, share: float) -> Part:
         """The same of a share of the difference."""
         return Part(variance=share**2 * self.variance, freedom=self.freedom, third=share**3 * self.third)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertainty:
+    """Independent parts of the uncertainty of a difference, each known as well as its own freedom says.
+
+    Bounds are as far away as the root of the sum of squares of those of the parts (Howe, 1974; Zou and
+    Donner, 2008): where few runs tell a part, its far bounds stay those of few runs.
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def variance(self) -> float:
+        """The variance of the difference."""
+        return sum(part.variance for part in self.parts)
+
+    def reach(self, share: float) -> float:
+        """How far above the estimate a bound is that a share of truths lies below; negative below a half."""
+        own = [part.reach(share) for part in self.parts]
+        return math.copysign(math.hypot(*own), share - 0.5)
+
+    def share_below(self, reach: float) -> float:
+        """The share of truths below a bound that far above the estimate: the inverse of `reach`."""
+        from scipy.special import ndtr, stdtr
+
+        if self.variance <= FLAT:
+            return 0.0 if reach < 0 else 1.0
+        if len(self.parts) == 1 and not self.parts[0].third:
+            errors = reach / math.sqrt(self.variance)
+            return float(stdtr(min(self.parts[0].freedom, stats.LARGE), errors))
+        low, high = -FARTHEST, FARTHEST
+        while high - low > EXACT:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.reach(float(ndtr(middle))) < reach else (low, middle)
+        return float(ndtr(high))
+
+    @property
+    def even(self) -> Uncertainty:
+        """The same without skewness."""
+        return Uncertainty(parts=tuple(replace(part, third=0.0) for part in self.parts))
 
 
 Influences: TypeAlias = "Mapping[tuple[str, int], Floats]"
@@ -143,9 +165,10 @@ class Compared(ABC):
         """The uncertainty from the runs; None with a single run of each side."""
 
     @property
-    def total(self) -> Part:
-        """The sum of all uncertainty."""
-        return _together([self.examples] + ([self.seeds] if self.seeds is not None else []))
+    def total(self) -> Uncertainty:
+        """The uncertainty from units and runs."""
+        there = [part for part in (self.examples, self.seeds) if part is not None and part.variance > FLAT]
+        return Uncertainty(parts=tuple(there))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,25 +239,26 @@ class Difference(Compared):
     def of_equal_models(baseline: Units, *, changed: float, trainings: int = 0) -> Difference:
         """The difference that an equal model is expected to have from a baseline: 0, with its uncertainty.
 
+        The spread of a baseline's trainings, where there are LEAST_RUNS or more, is that of another model.
+
         Args:
             baseline: The baseline's units.
             changed: The share of answers that an equal model changes. A changed one is taken for drawn anew,
                 so each unit adds sqrt(2 changed) of what it adds to the baseline's own score.
-            trainings: The number of trainings that such a model has; with LEAST_RUNS of the baseline's own
-                (its runs) these tell what another one differs by, in place of `changed`. 0 where runs are
-                no trainings.
+            trainings: Where the baseline's runs are models of their own, the number of models that the other
+                has; the runs then also tell what another one changes, in place of `changed`.
         """
         scores = baseline.scores()
         mean, found = (float(scores.mean()),), _influences_of(baseline)
-        if not trainings or len(scores) < LEAST_RUNS:
-            influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in found.items()}
-            theirs, noise = mean, 0.0
-        else:
-            runs = 1 / trainings + 1 / len(scores)
-            influences = {key: math.sqrt(runs) * _typical(own) for key, own in found.items()}
+        theirs, noise = mean, 0.0
+        influences = {key: math.sqrt(2 * changed) * own.mean(axis=0) for key, own in found.items()}
+        if len(scores) >= LEAST_RUNS and (trainings or baseline.unit == TRAINED):
+            runs = 1 / (trainings or len(scores)) + 1 / len(scores)
             one_more = runs / (1 + 1 / len(scores))  # the spread of runs is that of a single run more
             theirs = tuple((mean[0] + math.sqrt(one_more) * (scores - mean[0])).tolist())
-            noise = one_more * _noise_in_units(found.values())
+            if trainings:
+                influences = {key: math.sqrt(runs) * _typical(own) for key, own in found.items()}
+                noise = one_more * _noise_in_units(found.values())
         return Difference(
             mine=mean,
             theirs=theirs,
@@ -409,19 +433,28 @@ def _run_part(
     """
     if paired and len(mine) == len(theirs) > 1:
         deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
-        spread = max(variance(deltas) - inside[0], 0.0)
-        return Part(variance=spread / len(deltas), freedom=len(deltas) - 1)
+        part = _spread_part(deltas, inside[0])
+        return replace(part, variance=part.variance / len(deltas))
     groups = [(one, own) for one, own in zip((mine, theirs), inside, strict=True) if len(one) > 1]
     if paired or not groups:
         return None
-    spreads = [max(variance(group) - own, 0.0) for group, own in groups]
-    if len(groups) == 2:
-        pairs = zip(spreads, (mine, theirs), strict=True)
-        return _together([Part(variance=s / len(g), freedom=len(g) - 1) for s, g in pairs])
-    raw = variance(groups[0][0])
-    share = spreads[0] / raw if raw > 0 else 1.0  # what is left of a variance is known less well than it
-    freedom = max((len(groups[0][0]) - 1) * share**2, LEAST_FREEDOM)
-    return Part(variance=spreads[0] * (1 / len(mine) + 1 / len(theirs)), freedom=freedom)
+    parts = [_spread_part(group, own) for group, own in groups]
+    if len(parts) == 1:
+        return replace(parts[0], variance=parts[0].variance * (1 / len(mine) + 1 / len(theirs)))
+    means = [
+        replace(part, variance=part.variance / len(runs))
+        for part, runs in zip(parts, (mine, theirs), strict=True)
+    ]
+    found = _together(means)
+    alike = len(mine) == len(
+        theirs
+    )  # Student's test stands unequal spreads where the groups are equal in size
+    return replace(found, freedom=sum(part.freedom for part in means)) if alike else found
+
+
+def _spread_part(runs: Sequence[float], inside: float) -> Part:
+    """The variance of single runs, without what it has of single units."""
+    return Part(variance=max(variance(runs) - inside, 0.0), freedom=len(runs) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,8 +59,8 @@ SHOWN, ROWS = 6, 20
 SOURCES: Mapping[MarginSource, str] = {
     "policy": "set by the policy",
     "runs": "from the baseline's repeated runs",
-    "checks": "from earlier checks of this baseline",
-    "stated": "so that an equally good model passes that changes {changed:g} % of the results",
+    "checks": "as models differed by that passed earlier checks of this baseline",
+    "stated": "within which it can show an equal model that changes {changed:g} % of the answers",
 }
 """The source of a margin, in words."""
 
@@ -124,9 +125,9 @@ def _to_decide(check: Check) -> Iterator[str]:
         if mean.verdict == "inconclusive" and mean.low is not None:
             points = math.ceil(-1000 * mean.low + 1e-6) / 10
             settle = f"{mean.to_settle}; or, " if mean.to_settle else ""
-            setting = f"{_setting(check, mean)}={points:.1f} in the policy (--policy)"
-            accept = f"if a loss of {points:.1f} points is acceptable"
-            yield f"To decide {mean.suite}: {settle}{accept}, {setting}."
+            owner = f"if the owner of the policy accepts a loss of {points:.1f} points"
+            setting = f"{_setting(check, mean)}={points:.1f} in it (--policy)"
+            yield f"To decide {mean.suite}: {settle}{owner}, {setting}."
 
 
 def _setting(check: Check, mean: MeanOutcome) -> str:
@@ -232,8 +233,8 @@ def _bounds_text(check: Check) -> str:
     sure, tasks = (100 * (1 - check.policy.get(name, 0.0)) for name in ("alpha", "task_alpha"))
     return (
         f"The true difference is above low ({sure:g} % sure) and below high (97.5 % for all means, "
-        f"{tasks:g} % for all tasks). Passed: low is above −margin; p is of a loss of the margin. "
-        "Regressed: high is below 0, and the difference below half of −margin; p is of no loss."
+        f"{tasks:g} % for all tasks). Passed: low is above −margin. Regressed: high is below 0, and the "
+        "difference below half of −margin. p is of a loss of the margin; of what regressed, of no loss."
     )
 
 
@@ -261,8 +262,8 @@ def _exit_text(check: Check) -> str:
     return f"exit {check.exit_code}: {FORMS[check.overall].meaning}{note}"
 
 
-NEEDED = ("task", "difference", "p", "verdict")
-FURTHER = (("margin",), ("baseline", "candidate"), ("n",), ("seeds",), ("why",), ("metric",))
+NEEDED = ("task", "difference", "margin", "verdict")
+FURTHER = (("p",), ("baseline", "candidate"), ("n",), ("seeds",), ("why",), ("metric",))
 LONG = 30
 """The columns of every printed table, those added in this order where they fit into the terminal, and the
 width at which sentences are folded."""
@@ -294,7 +295,8 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
     _print_table(check, shown, console)
     for text in _mean_texts(check):
         _say(console, text)
-    _say(console, _counts_text(check) + " (--all shows every one)" * (len(shown) < len(tasks)))
+    hidden = len(tasks) - len(shown) - sum(mean.wanted == 1 for mean in check.means)
+    _say(console, _counts_text(check) + " (--all shows every one)" * (hidden > 0))
     for verdict in LISTED:
         for reason in dict.fromkeys(one.reason for one in check.of(verdict)):
             names = _names([one.task for one in check.of(verdict) if one.reason == reason], every=every)
@@ -320,7 +322,13 @@ def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -
     from rich.text import Text
 
     whole = {mean.suite for mean in check.means if mean.wanted == 1}
-    rows: list[TaskOutcome | MeanOutcome] = [*check.means]
+    alone = {suite: one for one in check.tasks for suite in whole.intersection(one.suites)}
+    rows: list[TaskOutcome | MeanOutcome] = [
+        replace(alone[mean.suite], verdict=mean.verdict)
+        if mean.suite in alone and mean.delta is not None
+        else mean
+        for mean in check.means
+    ]
     rows += [one for one in tasks if not whole.intersection(one.suites)]
     columns = _columns([_facts(row) for row in rows], console.width) if rows else []
     table = Table(title=Text("candidate − baseline [low, high], scores × 100"))
@@ -354,7 +362,7 @@ def _columns(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
 OVERALL = "check"
 """The testsuite of the overall verdict, and of tasks that are in no suite of the check."""
 
-FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+FORBIDDEN = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """Characters that XML 1.0 cannot hold, even escaped."""
 
 
@@ -379,8 +387,8 @@ def junit(check: Check) -> str:
     root = Element("testsuites")
     root.extend(_testsuite(check, n, *one) for n, one in enumerate(suites.items()))
     for element in root.iter():
-        element.text = FORBIDDEN.sub("", element.text or "")
-        element.attrib.update({name: FORBIDDEN.sub("", text) for name, text in element.items()})
+        element.text = re.sub(FORBIDDEN, "", element.text or "")
+        element.attrib.update({name: re.sub(FORBIDDEN, "", text) for name, text in element.items()})
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
@@ -525,14 +533,13 @@ def _sentences(texts: Sequence[str], *, most: int = 300) -> str:
 GAP = "&#8203;"
 """A zero-width space: it breaks mentions, references and addresses apart."""
 
-CONTROL = re.compile("[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\udfff]+")
-SPECIAL = re.compile(
-    r"(?P<html>[&<>])"
+CONTROL = "[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\udfff]+"
+SPECIAL = (
+    r"(?i)(?P<html>[&<>])"
     r"|(?P<split>@|:(?=//)|\bGH(?=-\d)|\bwww(?=\.)|:(?=[\w+-]+:))"  # mentions, addresses, pictures
     r"|(?P<mark>[\\`*_\[\]~|$]|^[-+=]|\#(?!\d))"
     r"|(?P<item>^\d+(?=[.)]))"
-    r"|(?P<reference>\#)",
-    re.IGNORECASE,
+    r"|(?P<reference>\#)"
 )
 
 
@@ -544,9 +551,9 @@ def _escaped(text: str, *, most: int = 300) -> str:
     >>> print(_escaped("a|b <i> `c` @me #7"))
     a\|b &lt;i&gt; \`c\` @&#8203;me \#&#8203;7
     """
-    line = CONTROL.sub(" ", text).strip()
+    line = re.sub(CONTROL, " ", text).strip()
     line = line if len(line) <= most else f"{line[: most - 1]}…"
-    return SPECIAL.sub(_harmless, line)
+    return re.sub(SPECIAL, _harmless, line)
 
 
 def _harmless(found: re.Match[str]) -> str:

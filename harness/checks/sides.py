@@ -12,7 +12,7 @@ from harness import catalog
 from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, Part
 from harness.checks.record_units import Parts, ScoredRecord
-from harness.checks.units import TRAINED, Units
+from harness.checks.units import Units
 from harness.differences import Identity
 from harness.errors import UsageError
 from harness.plan import PlannedScore, plan_scores
@@ -120,7 +120,7 @@ class CheckSide:
                 with contextlib.suppress(ValueError):
                     repeated = len(side.by_model(task)) > 1
                     units = side.units(task, repeated=repeated)
-                    runs = trainings if repeated else units.runs if units.unit == TRAINED else 0
+                    runs = trainings if repeated else 0
                     found[name] = Difference.of_equal_models(units, changed=changed, trainings=runs)
         return found
 

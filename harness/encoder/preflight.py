@@ -366,8 +366,7 @@ def _token_ids(place: Path) -> Iterator[tuple[int, str]]:
     whole = place / "tokenizer.json"
     try:
         if whole.is_file():
-            content = read_object(whole)
-            yield from ((number, whole.name) for number in _ids_of(content))
+            yield from ((number, whole.name) for number in _ids_of(read_object(whole)))
         elif (place / "vocab.json").is_file():
             yield max(int(n) for n in read_object(place / "vocab.json").values()), "vocab.json"
         elif (place / "vocab.txt").is_file():
@@ -387,7 +386,7 @@ def _token_ids(place: Path) -> Iterator[tuple[int, str]]:
 def _ids_of(content: Mapping[str, Any]) -> Iterator[int]:
     vocabulary = content["model"].get("vocab", {})
     if isinstance(vocabulary, Mapping):
-        yield from (int(number) for number in vocabulary.values())
+        yield max(map(int, vocabulary.values()), default=-1)
     else:
         yield len(vocabulary) - 1
     yield from (int(token["id"]) for token in content.get("added_tokens") or ())

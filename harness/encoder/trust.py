@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import re
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 from harness.encoder.content import RemoteClass
@@ -145,6 +144,8 @@ def _check_pinned(artifact: Artifact) -> None:
 
 
 def _check_library(artifact: Artifact) -> None:
+    from importlib.metadata import version
+
     for kind in _imported(artifact.folder):
         ours = library_class(kind) or TOKENIZER.fullmatch(kind)
         if kind.startswith("sentence_transformers.") and not ours:

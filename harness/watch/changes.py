@@ -31,6 +31,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.checks.decide import around, p_loss
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
@@ -81,15 +82,13 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
     if mean.same:
         return Look(number=0, delta=0.0, low=0.0, high=0.0, p=1.0, level=0.0, verdict="same", **fields)
     level = level_of(number)
-    parts = (mean.total, replace(mean.total, third=0.0))  # skewness that is only observed never helps
-    low = mean.delta + min(part.reach(level) for part in parts)
-    high = mean.delta + max(part.reach(1 - level) for part in parts)
+    low, high = around(mean, level)
     return Look(
         number=number,
         delta=mean.delta,
         low=low,
         high=high,
-        p=1 - min(part.share_below(-mean.delta) for part in parts),
+        p=p_loss(mean),
         level=level,
         verdict="lower" if high < 0 else "not lower",
         **fields,

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from harness import paths
-from harness.checks.decide import around, paired_test
+from harness.checks.decide import paired_test
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
 from harness.checks.units import Units
@@ -228,7 +228,7 @@ class Common:
         mean = MeanDifference.over_suite(replace(suite, columns=chosen), tests)
         if mean is None or len(tests) < len(columns) or len(mean.columns) < len(chosen):
             return None
-        return None if by_type and parts else around(0.0, mean.total, LEVEL / 2)[1]
+        return None if by_type and parts else mean.total.reach(1 - LEVEL / 2)
 
     def _known_half(self, one: int, other: int) -> float | None:
         """Half of the interval of a difference of means with intervals of their own, over all columns."""

@@ -28,7 +28,7 @@ EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
 SOURCES: Mapping[MarginSource, str] = {
     "policy": "set by the policy",
     "runs": "from the baseline's repeated runs",
-    "checks": "from earlier checks of this baseline",
+    "checks": "as models differed by that passed earlier checks of this baseline",
     "stated": "from the share of answers that an equal model is taken to change",
 }
 
@@ -67,7 +67,7 @@ def _view(site: Site, state: State, check: str) -> Page:
         context={
             "check": made,
             "tone": TONES[made.overall],
-            "advice": advice(made),
+            "advice": advice(made).split("\n"),
             "suspects": [f"{task.task}: {task.delta_text}" for task in made.tasks if task.suspect],
             "facts": [
                 ("Candidate", made.candidate.name, models[0], _party(made.candidate)),

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import conclude, decide
+from harness.checks.decide import baseline_power, conclude, decide
 from harness.checks.outcome import KnownErrors, MeanOutcome, TaskOutcome
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.record_units import REFIT, ScoredRecord
@@ -543,7 +543,9 @@ def trial(seed: Sequence[int], line: Line) -> Row:
     known = KnownErrors()
     if line.source == "checks":
         known = _known([_decided(side(drawn, [at], f"earlier {at}"), baseline, suite) for at in (1, 2, 3)])
-    found = decide(_sides(side(drawn, [0], "candidate"), baseline), [suite], line.policy, known)
+    both = _sides(side(drawn, [0], "candidate"), baseline)
+    power = baseline_power(baseline, [suite], line.policy, known, trainings=both.candidate.trainings)
+    found = decide(both, [suite], line.policy, power)
     code = conclude(found.tasks, found.means, line.policy).exit_code
     truths = [one.expected[0] - one.expected[-1] if one.expected else math.nan for one in drawn.values()]
     means = [_row(one, float(np.mean(truths))) for one in found.means]
@@ -560,7 +562,8 @@ def _sides(candidate: CheckSide, baseline: CheckSide) -> Comparison:
 
 def _decided(candidate: CheckSide, baseline: CheckSide, suite: Suite) -> KnownErrors:
     """The errors of an earlier check."""
-    found = decide(_sides(candidate, baseline), [suite], DEFAULT)
+    power = baseline_power(baseline, [suite], DEFAULT, trainings=candidate.trainings)
+    found = decide(_sides(candidate, baseline), [suite], DEFAULT, power)
     tasks = {one.task: one.error or 0.0 for one in found.tasks}
     return KnownErrors(tasks=tasks, means={one.suite: one.error or 0.0 for one in found.means})
 
