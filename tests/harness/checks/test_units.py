@@ -207,7 +207,7 @@ def test_texts_of_a_clustering_are_its_units_where_draws_share_them(taken: Write
             rest = [line for line in lines if line[3] == draw and line[2] != text]
             without = sklearn.metrics.v_measure_score([one[5] for one in rest], [one[4] for one in rest])
             losses[at] += (whole - without) / len(each)
-    assert stratum.influences[0] == pytest.approx(np.sqrt(1.3) * (losses - losses.mean()))
+    assert stratum.influences[0] == pytest.approx(np.sqrt(1.2) * (losses - losses.mean()))
 
 
 def test_texts_of_draws_of_another_seed_are_joined(taken: Write) -> None:
