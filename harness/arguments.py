@@ -152,7 +152,9 @@ _RULES: Mapping[str, _Rule] = {
     "pooling": _optional(_TEXT),
     "normalize": _optional(_SWITCH),
     "max_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
+    "query_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
     "similarity": _Rule(choices=_same(get_args(Similarity))),
+    "index": _optional(_TEXT),
     "prompts": _optional(_TABLE),
     "seed": _SEED,
     "seeds": _COUNT,
@@ -192,7 +194,7 @@ _RULES: Mapping[str, _Rule] = {
 }
 """The form of every value of a request, of a check and of a watch, by its name in Python."""
 
-UNSET = frozenset({"similarity", "document_text"})
+UNSET = frozenset({"similarity", "document_text", "vectors"})
 """Choices that may be None."""
 
 

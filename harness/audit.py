@@ -21,6 +21,7 @@ from harness.errors import HarnessError, NewerSchemaError, RecordError
 from harness.files import Leases
 from harness.identity import digest
 from harness.model_store import ModelStore, model_problem
+from harness.plaid import index_problem
 from harness.store import BESIDE, FAILED, Store
 from harness.vectors import shard_is_finite, shard_problem
 
@@ -35,6 +36,7 @@ AREAS = {
     "source": "tasks built from source code",
     "finetuned": "fine-tuned weights",
     "units": "scores taken apart for checks",
+    "plaid": "indexes of approximate searches",
     "models": "trained models",
     "left": "leftovers of killed processes",
 }
@@ -180,6 +182,7 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("finetuned", _state_faults, sorted(cache.glob(f"finetuned/*/{STATE}"))),
         ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
         ("units", _unit_faults, sorted(cache.glob("units/*.npz"))),
+        ("plaid", _index_faults, sorted(path for path in cache.glob("plaid/*") if path.suffix != ".tmp")),
         ("models", _model_faults, models.folders()),
         ("left", _left_faults, sorted({*files.leftovers(results), *files.leftovers(cache)})),
         ("left", _left_faults, models.leftovers()),
@@ -274,6 +277,11 @@ def _shard_faults(path: Path) -> Iterator[Fault]:
     problem = shard_problem(path, None)
     if problem or not shard_is_finite(path):
         yield Fault(area="vectors", file=path, reason=problem or "a vector is not finite")
+
+
+def _index_faults(folder: Path) -> Iterator[Fault]:
+    if problem := index_problem(folder, None):
+        yield Fault(area="plaid", file=folder, reason=problem)
 
 
 def _data_faults(folder: Path) -> Iterator[Fault]:

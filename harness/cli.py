@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "Make a model of a backbone with a recipe.",
     "list": "List models, suites, tasks, and what has been measured.",
     "show": "Show what has been measured of a model.",
+    "explain": "Show which tokens of a document the tokens of a query match.",
     "check": "Say whether a candidate is as good as a baseline: a gate for checkpoints.",
     "baseline": "Set, list and show what candidates are held against.",
     "compare": "Compare two models: score deltas and what differs in how they came about.",

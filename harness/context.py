@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from harness.types import Artifact, Encoding, Role, Task
+from harness.types import Artifact, Encoding, Role, TextTask
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from harness.encoder.engine import Encoder
-    from harness.vectors import Space
+    from harness.encoder.late_interaction import TokenEncoder
+    from harness.vectors import Space, TokenVectors, Vectors
 
 Made = TypeVar("Made")
 
@@ -115,11 +113,11 @@ class JobContext:
         self.limits = limits
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self.devices: tuple[str, ...] = (device,)
-        self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
+        self._loaded: tuple[tuple[str, Encoding], Encoder | TokenEncoder] | None = None
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._spaces: dict[tuple[str, ...], Space] = {}
 
-    def encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder:
+    def engine(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """The loaded model; a single model stays loaded at a time."""
         wanted = (artifact.key, encoding)
         if self._loaded is None or self._loaded[0] != wanted:
@@ -152,12 +150,12 @@ class JobContext:
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def load(self, artifact: Artifact, encoding: Encoding) -> Encoder:
+    def load(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """A new load of the model."""
-        from harness.encoder.loading import load
+        from harness.encoder.loading import load_any
 
         self.set_threads()
-        return load(artifact, encoding, device=self.device, batch_tokens=self.limits.batch_tokens)
+        return load_any(artifact, encoding, device=self.device, batch_tokens=self.limits.batch_tokens)
 
     def set_threads(self) -> None:
         """Set torch's number of threads to the requested one."""
@@ -166,12 +164,13 @@ class JobContext:
 
             torch.set_num_threads(self.limits.threads)
 
-    def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
+    def space(self, artifact: Artifact, encoding: Encoding, task: TextTask, role: Role) -> Space:
         """The cached vectors of the texts of `task` on side `role`."""
         from harness.vectors import Space
 
         prompt = encoding.prompt(task, role)
-        tower: Role = role if _asymmetric(artifact.folder) else ""
+        sided = encoding.late_interaction is not None or _asymmetric(artifact.folder)
+        tower: Role = role if sided else ""
         identity = Space.identity_of(artifact, encoding, prompt=prompt, role=tower)
         known = tuple(str(identity[name]) for name in sorted(identity))
         if known not in self._spaces:
@@ -184,7 +183,7 @@ class JobContext:
         self,
         artifact: Artifact,
         encoding: Encoding,
-        task: Task,
+        task: TextTask,
         role: Role,
         texts: list[str],
         *,
@@ -196,7 +195,7 @@ class JobContext:
         missing = space.missing(texts)
         if not missing:
             return EncodedTexts()
-        encoder = self.encoder(artifact, encoding)
+        encoder: Any = self.engine(artifact, encoding)  # the shards take what either gives
         started = time.monotonic()
         self.emit(Event(kind="encoding", text=role, texts=len(missing)))
         tokens = 0
@@ -209,9 +208,11 @@ class JobContext:
         noted = len(encoder.notes)
         prompt = encoding.prompt(task, role)
         with _Shards(space, self.emit, hold=hold) as shards:
-            for part in _portions(missing, characters=500_000 if self.device == "cpu" else 32_000_000):
+            many = 32_000_000 if encoding.late_interaction is None else 2_000_000
+            for part in _portions(missing, characters=500_000 if self.device == "cpu" else many):
                 encoder.encode(part, prompt=prompt, role=role, progress=progress, keeper=shards)
-        self._tell(encoder.notes[noted:])
+        own = encoder.text_notes(role, len(missing))
+        self._tell([*encoder.notes[noted:], *own])
         space.refresh()
         seconds = time.monotonic() - started
         return EncodedTexts(
@@ -219,7 +220,7 @@ class JobContext:
             characters=sum(map(len, missing)),
             tokens=tokens,
             seconds=seconds,
-            notes=list(encoder.notes),
+            notes=[*encoder.notes, *own],
         )
 
     def _tell(self, notes: list[str]) -> None:
@@ -242,7 +243,7 @@ class _Shards:
         self._emit = emit
         self._hold = hold
         self._texts: list[str] = []
-        self._vectors: list[NDArray[np.float32]] = []
+        self._vectors: list[Vectors | TokenVectors] = []
         self._since = time.monotonic()
 
     @property
@@ -250,10 +251,10 @@ class _Shards:
         """Whether the last shard was a minute ago."""
         return time.monotonic() - self._since >= KEPT_SECONDS
 
-    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        """Take the vectors of some texts; writes a shard when one is due."""
+    def add(self, texts: Sequence[str], vectors: Vectors | TokenVectors) -> None:
+        """Take the vectors of some texts, or of their tokens; writes a shard when one is due."""
         self._texts += texts
-        self._vectors.append(vectors)
+        self._vectors.append(self._space.rounded(vectors))
         if self.due or sum(part.nbytes for part in self._vectors) >= KEPT_BYTES:
             self._write()
 
@@ -265,18 +266,17 @@ class _Shards:
         self._write()
 
     def _write(self) -> None:
-        import numpy as np
-
         self._since = time.monotonic()
         if not self._texts:
             return
         keys = self._space.text_keys(self._texts)
-        vectors = self._space.rounded(np.concatenate(self._vectors))
+        vectors = self._space.join(self._vectors)
         self._texts, self._vectors = [], []
         content = self._space.shard_bytes(keys, vectors)
         self._emit(Event(kind="vectors", space=self._space.identity, content=content))
         if self._hold:
-            self._space.hold(keys, vectors)
+            self._space.hold(keys, vectors, content)
+            self._space.refresh()  # those that the driver has written leave memory
 
 
 def _asymmetric(folder: Path) -> bool:

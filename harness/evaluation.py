@@ -18,6 +18,7 @@ from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
 from harness.model_store import ModelStore
+from harness.plaid import index_bytes, require_library
 from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.provenance import cores
 from harness.recipe import TaskRecipe
@@ -25,7 +26,7 @@ from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
 from harness.training_jobs import Train
-from harness.types import Artifact, Ranking, Settings
+from harness.types import Artifact, Encoding, Ranking, Settings, Size
 from harness.workers import Failure, Subprocess, end_repetition
 
 
@@ -160,7 +161,7 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
 
 @dataclass(frozen=True, kw_only=True)
 class DiskNeed:
-    """The disk that the vectors of a run take at most, in bytes, and what is free where the cache lies.
+    """The disk that a run's vectors and indexes take at most, in bytes, and what is free in the cache.
 
     `texts` are those of the open scores, of all models; texts that tasks share or that are cached count, too.
     `unknown` are the tasks whose sizes, or whose models' dimensions, are not known.
@@ -169,17 +170,19 @@ class DiskNeed:
     texts: int
     bytes: int
     free: int
+    indexes: int = 0
     unknown: tuple[str, ...] = ()
 
     @property
     def is_large(self) -> bool:
-        """Whether the need is worth a line: a gigabyte or more, or more than is free."""
-        return self.bytes >= min(10**9, self.free)
+        """Whether the need is worth a line: a gigabyte or more, more than is free, or indexes."""
+        return self.bytes >= min(10**9, self.free) or self.indexes > 0
 
     @property
     def text(self) -> str:
         """A sentence on the need, with a warning where it does not fit."""
         told = f"vectors of up to {self.texts:,} texts take up to {human_size(self.bytes)} of disk"
+        told += f", {human_size(self.indexes)} of it in indexes" if self.indexes else ""
         more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
         if self.bytes <= self.free:
             return f"{told}{more}; {human_size(self.free)} are free"
@@ -199,12 +202,14 @@ class DiskNeed:
         for cell in open_:
             key = cell.subject.artifact.key
             models[key] = models.get(key, 0) + (sizes[cell.key] or 0)
+        indexes = sum(size_of_index(cell) for cell in open_)
         if not any(models.values()):
             return None
         unknown = dict.fromkeys(cell.task.name for cell in open_ if sizes[cell.key] is None)
         return DiskNeed(
             texts=sum(cell.task.size.texts or 0 for cell in open_ if sizes[cell.key]),
-            bytes=max(models.values()) if prepared.request.drop_vectors else sum(models.values()),
+            bytes=indexes + (max(models.values()) if prepared.request.drop_vectors else sum(models.values())),
+            indexes=indexes,
             free=_free_disk(prepared.cache),
             unknown=tuple(unknown),
         )
@@ -213,6 +218,9 @@ class DiskNeed:
 KEY_BYTES = 16
 """Bytes of a text's hash beside its vector."""
 
+OFFSET_BYTES, SPECIAL_TOKENS, CHARACTERS_PER_TOKEN = 8, 3, 4.0
+"""Where each token has a vector: bytes of a text's place in its shard, and the assumed tokens of a text."""
+
 
 def _vector_bytes(cell: PlannedScore) -> int | None:
     """The bytes of a score's vectors, None where they are not known."""
@@ -220,10 +228,30 @@ def _vector_bytes(cell: PlannedScore) -> int | None:
     if isinstance(encoding, Ranking):
         return 0
     dimension = vector_size(cell.subject.on_disk.artifact.folder, encoding.pooling)
-    if dimension is None or cell.task.size.texts is None:
+    size = cell.task.size
+    if dimension is None or size.texts is None:
         return None
     each = dimension * (2 if encoding.vectors == "float16" else 4)
-    return cell.task.size.texts * (each + KEY_BYTES)
+    if encoding.late_interaction is None:
+        return size.texts * (each + KEY_BYTES)
+    tokens = most_tokens(size, encoding)
+    return tokens * each + size.texts * (KEY_BYTES + OFFSET_BYTES)
+
+
+def most_tokens(size: Size, encoding: Encoding) -> int:
+    """The tokens of a task's texts, at most."""
+    tokens = (size.texts or 0) * encoding.max_length
+    if size.characters is None:
+        return tokens
+    return min(tokens, round(size.characters / CHARACTERS_PER_TOKEN) + SPECIAL_TOKENS * (size.texts or 0))
+
+
+def size_of_index(cell: PlannedScore) -> int:
+    """The bytes of a score's index, at most; 0 without one, or where the task's size is not known."""
+    encoding, index = cell.subject.encoding, cell.subject.index
+    if index is None or isinstance(encoding, Ranking) or encoding.late_interaction is None:
+        return 0
+    return index_bytes(most_tokens(cell.task.size, encoding), encoding.late_interaction.dimension, index)
 
 
 def _free_disk(folder: Path) -> int:
@@ -235,6 +263,8 @@ def _free_disk(folder: Path) -> int:
 def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
     plan = prepared.plan
+    if any(cell.subject.index is not None for cell in plan.open):
+        require_library(prepared.devices)
     places = _WorkerPlan(devices=("cpu",), threads=request.threads)
     if any(job.kind != "rank" for job in plan.jobs):
         places = _plan_workers(

@@ -124,7 +124,7 @@ class Driver:
     def _work(self) -> None:
         self._store.prepare()
         ModelStore(self._store.root).sweep()
-        for part in ("vectors", "datasets", "source", "finetuned"):
+        for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
         workers = open_workers(self._devices, cache=self._cache, listener=self._hear, limits=self._limits)
@@ -337,9 +337,10 @@ class Driver:
         mine = [cell.key for cell in self.plan.cells if cell.subject.artifact.key == artifact]
         found = [self.results[key].how for key in mine if key in self.results]
         if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
+            from harness.plaid import drop_indexes
             from harness.vectors import drop_vectors
 
-            self.vectors_dropped += drop_vectors(self._cache, artifact)
+            self.vectors_dropped += drop_vectors(self._cache, artifact) + drop_indexes(self._cache, artifact)
 
     def _hear(self, key: str, event: Event) -> None:
         if event.kind == "vectors":

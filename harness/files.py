@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 
 
 def move(path: Path, to: Path) -> None:
-    """Rename a file within its folder."""
+    """Rename a file or folder within its folder."""
     try:
         path.replace(to)
     except OSError as error:
@@ -71,15 +72,18 @@ def move(path: Path, to: Path) -> None:
 
 
 def sweep(folder: Path) -> int:
-    """Remove temporary files of killed processes on this machine; returns their number."""
+    """Remove temporary files and folders of killed processes on this machine; returns their number."""
     found = leftovers(folder)
     for leftover in found:
-        leftover.unlink(missing_ok=True)
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
     return len(found)
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """The temporary files of killed processes on this machine, sorted."""
+    """The temporary files and folders of killed processes on this machine, sorted."""
     matches = ((path, _TEMPORARY.match(path.name)) for path in folder.rglob(".*.tmp"))
     return sorted(
         path for path, match in matches if match and match["host"] == host() and not _alive(int(match["pid"]))
@@ -116,9 +120,27 @@ def writable(folder: Path) -> None:
     _stage(folder / "probe", b"x").unlink()
 
 
+def temporary_folder(folder: Path) -> Path:
+    """A new empty folder beside `folder`, to be renamed to it; one of a killed process is swept.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    made = _temporary(folder)
+    try:
+        made.mkdir(parents=True)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    return made
+
+
+def _temporary(path: Path) -> Path:
+    """A new name for what is to be renamed to `path`."""
+    return path.parent / f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+
+
 def _stage(path: Path, content: bytes, mode: int = 0o666) -> Path:
-    name = f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    temporary = path.parent / name
+    temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(mode, exist_ok=False)

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.types import DOCUMENT_TEXT, Artifact, Data, Encoding, Ranking, Task
+from harness.types import DOCUMENT_TEXT, Artifact, Data, Encoding, Plaid, Ranking, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -22,7 +22,7 @@ ALWAYS = frozenset({"output", "dtype", "similarity"})
 class Whole:
     """A dataclass with every field in the key, but for `metadata={"later": True}` at its default.
 
-    A Ranking is written in the same way.
+    A Ranking and the settings of an index are written in the same way.
     """
 
 
@@ -45,7 +45,10 @@ def digest(value: Any) -> str:
 def evaluation_identity(
     artifact: Artifact, task: Task, encoding: Encoding | Ranking, *, seed: int
 ) -> dict[str, Any]:
-    """Everything that a score depends on; its digest is the EvaluationKey. Only applied prompts count."""
+    """Everything that a score depends on; its digest is the EvaluationKey.
+
+    Only the prompts that are applied count, and a length of queries that is the task's own.
+    """
     prompts = {
         role: encoding.prompt(task, role) if isinstance(encoding, Encoding) else "" for role in task.roles
     }
@@ -54,7 +57,15 @@ def evaluation_identity(
         "encoding": encoding_identity(encoding),
         "prompts": prompts,
         "seed": seed,
+        **_own_query_length(encoding, task),
     }
+
+
+def _own_query_length(encoding: Encoding | Ranking, task: Task) -> dict[str, int]:
+    if not isinstance(encoding, Encoding) or encoding.on(task) == encoding:
+        return {}
+    late = encoding.on(task).late_interaction
+    return {} if late is None else {"query_length": late.query_length}
 
 
 def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
@@ -105,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
-    whole = isinstance(value, Whole | Ranking) and not field.metadata.get("later")
+    whole = isinstance(value, Whole | Ranking | Plaid) and not field.metadata.get("later")
     return field.name in ALWAYS or whole
 
 

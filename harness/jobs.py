@@ -14,7 +14,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +118,7 @@ class Resolve:
 
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         artifact = with_weights(self.artifact)
-        encoder = context.encoder(artifact, self.encoding)
+        encoder = context.engine(artifact, self.encoding)
         try:
             report = check_encoder(encoder, lambda: context.load(artifact, self.encoding))
             if self.gate:
@@ -252,32 +252,61 @@ class Score(ScoreJob):
     def _provenance(
         self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
     ) -> dict[str, Any]:
-        facts, counts = context.input("facts"), context.input("counts")
+        counts = context.input("counts")
         made = EncodedTexts(**counts.get("encoded", {}))
         made.add(known.encoded)
         seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
         spent = {"load": counts.get("load_seconds", 0.0), "encode": made.seconds, "score": seconds}
+        texts = max(counts.get("texts", 0), known.count)
         return {
-            **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
-            "dtype_as_run": facts.get("dtype_as_run"),
-            "attention": facts.get("attention"),
-            **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
-            "gate": facts.get("gate"),
-            "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
-            "prompts_asked": {
-                "named": dict(self.encoding.prompts),
-                "default": self.encoding.default_prompt,
-            },
+            **encoded_provenance(context, self.encoding, made, outcome, started, texts=texts),
             "prompts_applied": known.applied,
-            "texts": max(counts.get("texts", 0), known.count),
             **known.trained_on(),
-            "texts_encoded": made.texts,
-            "characters_encoded": made.characters,
-            "tokens_encoded": made.tokens,
             "seconds": {name: round(value, 3) for name, value in spent.items()},
-            "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
-            "peak_memory_bytes": provenance.peak_memory(),
         }
+
+
+def encoded_provenance(
+    context: JobContext,
+    encoding: Encoding,
+    made: EncodedTexts,
+    outcome: Outcome,
+    started: datetime,
+    *,
+    texts: int,
+) -> dict[str, Any]:
+    """The provenance of a score whose texts a model encoded.
+
+    Args:
+        context: The context of the job, with the facts of the model.
+        encoding: The settings of the model.
+        made: The texts that were encoded for it.
+        outcome: The outcome of the task.
+        started: The time when the job began.
+        texts: The number of texts of the task.
+    """
+    facts = context.input("facts")
+    return {
+        **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
+        "dtype_as_run": facts.get("dtype_as_run"),
+        "attention": facts.get("attention"),
+        **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
+        "gate": facts.get("gate"),
+        "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
+        "prompts_asked": {"named": dict(encoding.prompts), "default": encoding.default_prompt},
+        "texts": texts,
+        "texts_encoded": made.texts,
+        "characters_encoded": made.characters,
+        "tokens_encoded": made.tokens,
+        "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
+        "peak_memory_bytes": provenance.peak_memory(),
+    }
+
+
+def texts_trained_on(artifact: Artifact, texts: Iterable[set[str]]) -> dict[str, int]:
+    """The number of texts that a model was trained on; empty where that is not known."""
+    trained = trained_texts(artifact.folder) if artifact.trained else None
+    return {} if trained is None else {"texts_trained_on": count_trained([*set().union(*texts)], trained)}
 
 
 def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
@@ -388,7 +417,7 @@ class _Collector:
         return sum(map(len, self.texts.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        _check_texts(texts, role)
+        check_texts(texts, role)
         self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
@@ -414,20 +443,16 @@ class _Known:
 
     def trained_on(self) -> dict[str, int]:
         """The number of texts so far that the model was trained on; empty where that is not known."""
-        artifact, *_ = self._of
-        trained = trained_texts(artifact.folder) if artifact.trained else None
-        if trained is None:
-            return {}
-        return {"texts_trained_on": count_trained([*set().union(*self._asked.values())], trained)}
+        return texts_trained_on(self._of[0], self._asked.values())
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        _check_texts(texts, role)
+        check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
         self.encoded.add(self._context.encode_missing(*self._of, role, unique, hold=True))
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
-        _check_texts(texts, role)
+        check_texts(texts, role)
         _, encoding, task = self._of
         self.applied[role or "text"] = encoding.prompt(task, role)
         self._asked.setdefault(role, set()).update(texts)
@@ -439,7 +464,7 @@ class _Known:
             return space.get(texts)
 
 
-def _check_texts(texts: Sequence[str], role: Role) -> None:
+def check_texts(texts: Sequence[str], role: Role) -> None:
     """Refuse rows that are not text, naming the row."""
     side = {"query": "query", "document": "document", "": "text"}[role]
     if not len(texts):

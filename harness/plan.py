@@ -11,13 +11,14 @@ from harness.data.schema import check_data
 from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, JobKind, Place, Resolve, Score
+from harness.late_interaction import ScoreByMaxSim
 from harness.lineage import Lineage, SweepPart
 from harness.ranking import Rank
 from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
 from harness.training_jobs import best_member
-from harness.types import SEED, Artifact, Data, Encoding, Purpose, Ranking, Size, Suite, Task
+from harness.types import SEED, Artifact, Data, Encoding, Plaid, Purpose, Ranking, Size, Suite, Task
 
 Found = TypeVar("Found", covariant=True)
 
@@ -102,6 +103,16 @@ class ConfiguredModel:
     def ranks(self) -> bool:
         """Whether it puts documents in order and has no vectors."""
         return isinstance(self.encoding, Ranking)
+
+    @property
+    def interacts_late(self) -> bool:
+        """Whether it has a vector for each token, and none for a text."""
+        return self.encoding.output == "multivector"
+
+    @property
+    def index(self) -> Plaid | None:
+        """The settings of its approximate search; None for an exact one, and where nothing is searched."""
+        return self.encoding.index if isinstance(self.encoding, Encoding) else None
 
     @property
     def stages(self) -> tuple[ConfiguredModel, ...]:
@@ -233,10 +244,10 @@ def _encoded_score(
         task = replace(task, data=located.data)
     identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
     problem = found if isinstance(found, DataError) else None
-    if subject.ranks and not task.retrieves:
-        name = subject.artifact.name
+    if (subject.ranks or subject.interacts_late) and not task.retrieves:
+        does = "ranks documents" if subject.ranks else "gives a vector for each token"
         problem = DataError(
-            f"{name} ranks documents; tasks other than retrieval need a vector for each text."
+            f"{subject.artifact.name} {does}; tasks other than retrieval need a vector for each text."
         )
     return PlannedScore(
         subject=subject,
@@ -576,6 +587,10 @@ def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
 def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
     encoding = cell.subject.encoding
     assert isinstance(encoding, Encoding)
+    if cell.subject.interacts_late:
+        search = ScoreByMaxSim(encoding=encoding.on(cell.task), **_scored(cell, purpose))
+        ordered = _score_job(cell, "score", search)
+        return (replace(ordered, inputs=(resolve,)),)
     encode = Job(
         key=digest({"job": "encode", "evaluation": cell.key}),
         kind="encode",
@@ -604,7 +619,7 @@ def _scored(cell: PlannedScore, purpose: Purpose) -> dict[str, Any]:
     return {**_on_task(cell), "key": cell.key, "identity": cell.identity, "purpose": purpose}
 
 
-def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank) -> Job:
+def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim) -> Job:
     """The job that makes the record of a score."""
     artifact = cell.subject.artifact
     return Job(

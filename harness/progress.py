@@ -5,8 +5,9 @@ Where standard error is not a terminal there are no bars, but a line with its ti
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -156,6 +157,79 @@ class _Left(TimeRemainingColumn):
         return Text("" if left is None else duration_text(left), style="progress.remaining")
 
 
+@contextlib.contextmanager
+def follow_events(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[_Listen]:
+    """A display of work that is no run: a bar for its present step, or a line for each step.
+
+    Gives a function that takes the events of the work.
+    """
+    with _bars(console, clock) as bars:
+        last = clock()
+
+        def say(line: str, style: str = "") -> None:
+            nonlocal last
+            last = clock()
+            console.print(_stamp(console) + line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+        def begin(name: str, total: int | None) -> None:
+            for known in bars.task_ids:
+                bars.remove_task(known)
+            bars.add_task(name, total=total, tokens=0)
+            if not console.is_terminal:
+                say(f"{name}: {total:,}" if total else name)
+
+        def advance(count: int, tokens: int) -> None:
+            for bar in bars.tasks:
+                bars.update(bar.id, advance=count, tokens=bar.fields["tokens"] + tokens)
+                if not console.is_terminal and clock() - last >= QUIET:
+                    say(f"{bar.description}: {bar.completed:,.0f} of {bar.total or 0:,.0f}")
+
+        def listen(event: Event) -> None:
+            match event.kind:
+                case "stage":
+                    begin(event.text, None)
+                case "encoding":
+                    begin(f"encoding {_SIDES[event.text]}", event.texts)
+                case "ranking":
+                    begin(event.text, event.texts)
+                case "encoded" | "ranked":
+                    advance(event.texts, event.tokens)
+                case "note":
+                    say(event.text, "yellow")
+
+        yield listen
+
+
+_SIDES = {"query": "queries", "document": "documents", "": "texts"}
+
+_Listen = Callable[[Event], None]
+
+
+def _bars(console: Console, clock: Callable[[], float]) -> Progress:
+    """Bars with their names, counts, tokens a second and time left; none where there is no terminal."""
+    room = max(16, console.width - 60)
+    return Progress(
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(max_width=room, no_wrap=True, overflow="ellipsis"),
+        ),
+        BarColumn(bar_width=min(30, room // 2)),
+        MofNCompleteColumn(),
+        _Rate(),
+        _Left(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        get_time=clock,
+    )
+
+
+def _stamp(console: Console) -> str:
+    """The time at the beginning of a line, where there are no bars."""
+    return "" if console.is_terminal else time.strftime("%Y-%m-%d %H:%M:%S ")
+
+
 class _Follower:
     """The progress display of a run: a context manager whose `listeners` the run calls.
 
@@ -170,22 +244,7 @@ class _Follower:
         self._bars: dict[str, TaskID] = {}
         runs = [job for job in plan.jobs if job.kind == "finetune" and job.key not in plan.known]
         self._forecast = _Forecast(runs, clock)
-        room = max(16, console.width - 60)
-        self._progress = Progress(
-            TextColumn(
-                "{task.description}",
-                markup=False,
-                table_column=Column(max_width=room, no_wrap=True, overflow="ellipsis"),
-            ),
-            BarColumn(bar_width=min(30, room // 2)),
-            MofNCompleteColumn(),
-            _Rate(),
-            _Left(compact=True),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            get_time=clock,
-        )
+        self._progress = _bars(console, clock)
         self._runs = self._progress.add_task(
             "runs", total=len(runs), visible=bool(runs), forecast=self._forecast
         )
@@ -209,7 +268,7 @@ class _Follower:
                 bar = self._runs if job.kind == "finetune" else self._tasks
                 self._progress.update(bar, description="runs" if job.kind == "finetune" else event.text)
             case "encoding":
-                self._add(job, f"  encoding {event.text or 'text'}s", event.texts)
+                self._add(job, f"  encoding {_SIDES[event.text]}", event.texts)
             case "ranking":
                 self._add(job, f"  {event.text}", event.texts)
             case "training":
@@ -290,8 +349,9 @@ class _Follower:
 
     def _print(self, line: str, style: str = "") -> None:
         self._last = self._clock()
-        when = "" if self._console.is_terminal else time.strftime("%Y-%m-%d %H:%M:%S ")
-        self._console.print(when + line, style=style, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(
+            _stamp(self._console) + line, style=style, highlight=False, markup=False, soft_wrap=True
+        )
 
 
 def _status_text(job: Job, bar: Bar) -> str:

@@ -135,6 +135,8 @@ class BM25Ranker:
         texts: The number of queries and documents.
     """
 
+    titles_on_lines = True
+
     def __init__(self, ranking: Ranking, progress: _Progress = lambda _step, _size, _done: None) -> None:
         self._ranking = ranking
         self._progress = progress
@@ -265,7 +267,7 @@ class Rank(ScoreJob):
         """Run the task with the ranking and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"ranking {self.task.name}"))
-        ranker = BM25Ranker(self.ranking, lambda *step: _tell_ranked(context, *step))
+        ranker = BM25Ranker(self.ranking, lambda *step: tell_ranked(context, *step))
         outcome = self.outcome(ranker, context)
         ran = self._provenance(context, ranker, outcome, started)
         return self.output(outcome, model_part(self.artifact, {}), ran)
@@ -288,7 +290,7 @@ class Rank(ScoreJob):
         }
 
 
-def _tell_ranked(context: JobContext, step: str, size: int, done: int) -> None:
+def tell_ranked(context: JobContext, step: str, size: int, done: int) -> None:
     """Pass on the progress of a ranking."""
     if step:
         context.emit(Event(kind="ranking", text=step, texts=size))

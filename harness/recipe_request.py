@@ -206,7 +206,8 @@ _OPTIONS = {"prompts": "prompt"}
 
 def vector_options(settings: Settings) -> list[str]:
     """The options that were given for how a model gives vectors."""
-    names = [f.name for f in fields(Settings) if getattr(settings, f.name) != f.default]
+    given = replace(settings, vectors=None) if settings.vectors == "float32" else settings  # a former default
+    names = [f.name for f in fields(Settings) if getattr(given, f.name) != f.default]
     return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
 

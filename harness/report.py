@@ -16,7 +16,7 @@ from harness.lineage import Lineage
 from harness.plan import ConfiguredModel
 from harness.record import Record
 from harness.request import PreparedRun
-from harness.results import notes_of
+from harness.results import APPROXIMATE, notes_of
 from harness.scores import (
     Aggregates,
     TrainedResult,
@@ -28,6 +28,8 @@ from harness.scores import (
 from harness.suite_report import (
     CHOSE,
     aggregates_json,
+    approximate_lines,
+    is_approximate,
     lineages_lines,
     means_lines,
     over_seeds_json,
@@ -147,19 +149,29 @@ def _suite_table(suite: Suite, report: Report) -> Table:
                 report.result(one, task).how for one in group for task in report.tasks_of(suite, column, one)
             ]
             scores = [report.aggregates(one, suite).columns[column.name] for one in group]
+            near = any(
+                is_approximate(report.result(one, task).record)
+                for one in group
+                for task in report.tasks_of(suite, column, one)
+            )
             chose = column_chose(column, report.lineage(group[0]))
-            cells += _cells(spread_text(scores), hows, chose=chose) if hows else ["", ""]
+            cells += _cells(spread_text(scores), hows, _marks(chose, near)) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
 
 
-def _cells(score: str, hows: Sequence[str], *, chose: bool) -> list[str]:
-    """A column's score, and its origin with the mark of a score that chose the model."""
+def _marks(chose: bool, approximate: bool) -> list[str]:
+    """The marks of a score that chose the model, or is from an approximate search."""
+    return [*([CHOSE] if chose else []), *([APPROXIMATE] if approximate else [])]
+
+
+def _cells(score: str, hows: Sequence[str], marks: Sequence[str]) -> list[str]:
+    """A column's score, and its origin with its marks."""
     there = [how for how in hows if how in ("cached", "done", "shared")]
     origin = LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"
     if len(set(hows)) == 1:
         origin = LABELS[hows[0]]
-    return [score, ", ".join([origin, *([CHOSE] if chose else [])])]
+    return [score, ", ".join([origin, *marks])]
 
 
 def _result_json(report: Report, result: Result) -> dict[str, Any]:
@@ -178,6 +190,7 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
         "main_score": record.main_score if record is not None and done else None,
         "selected": lineage is not None
         and bool(lineage.chosen_by(cell.task.name, cell.task.splits, cell.task.subsets)),
+        "approximate": is_approximate(record),
         "notes": list(record.provenance.get("notes", ())) if record is not None else [],
         "error": None
         if failure is None
@@ -303,14 +316,14 @@ class Report:
         lineage, scores = self.lineage(group[0]), [self.numbers(one, suite) for one in group]
         untouched = untouched_lines(suite, lineage, scores)
         if len(group) == 1:
-            return [*means_lines(suite, found[0]), *untouched, *self._trained_on_lines(suite, group)]
+            return [*means_lines(suite, found[0]), *untouched, *self._origin_lines(suite, group)]
         first, *others = over_seeds_lines(suite, found)
         seeds = ", ".join(str(one.lineage.seed) for one in group if one.lineage is not None)
         return [
             f"{first}; mean ± standard deviation over the seeds {seeds}",
             *others,
             *untouched,
-            *self._trained_on_lines(suite, group),
+            *self._origin_lines(suite, group),
         ]
 
     def lineage(self, one: ConfiguredModel) -> Lineage | None:
@@ -329,15 +342,15 @@ class Report:
         """The lineages in records, by artifact; a model's folder may be gone."""
         return {r.model.artifact: r.lineage for r in self.records if r.lineage is not None}
 
-    def _trained_on_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
-        """What a model was trained on: the user's own data, tasks that chose it, and texts of the tasks."""
+    def _origin_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
+        """What scores come from: own data, tasks that chose the model, approximate searches, known texts."""
         records = [record for one in group for record in self._done(one, suite).values()]
         known = {
             r.task.name: f"{r.task.name} ({count:,} of {r.provenance['texts']:,} texts)"
             for r in records
             if (count := r.provenance.get("texts_trained_on"))
         }
-        lines = lineages_lines([self.lineage(one) for one in group])
+        lines = lineages_lines([self.lineage(one) for one in group]) + approximate_lines(records)
         return [*lines, *([f"trained on texts of {shortened([*known.values()])}"] if known else [])]
 
     def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness import bm25, catalog, paths
+from harness import bm25, catalog, paths, plaid
 from harness.arguments import checked, checked_fields
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
@@ -134,6 +134,7 @@ class Request:
         """
         request = self.checked()
         _require_spelled(request.devices)
+        plaid.index_of(request.settings.index)
         _existing_folder(paths.data_root(request.data))
         suites = request.open_suites()
         Recipes.of(suites, request.recipe_request())
@@ -220,10 +221,11 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("languages", "subsets", "splits", "devices", "allow_extra"), ""),
         **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
-        **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data")),
+        **dict.fromkeys(("query_length", "vectors")),
+        **dict.fromkeys(("similarity", "index", "prompt_file", "results", "cache", "data")),
         **dict.fromkeys(("threads", "batch_tokens", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
-        **dict.fromkeys(("dtype", "vectors"), "float32"),
+        "dtype": "float32",
         "document_text": None,
         "drop_vectors": False,
         "prompts": (),
@@ -236,8 +238,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def _settings(given: Mapping[str, Any]) -> Settings:
-    same = ("dtype", "pooling", "normalize", "max_length", "similarity", "vectors", "document_text", "seed")
     prompts = read_prompts(given["prompts"], given["prompt_file"])
+    same = (field.name for field in fields(Settings) if field.name != "prompts")
     return Settings(prompts=prompts, **{name: given[name] for name in same})
 
 
@@ -266,6 +268,17 @@ def _prompt_file(file: Path) -> dict[str, str]:
         raise UsageError(f"{file} is not a table of prompt names and texts.")
     prompts: dict[str, str] = checked("prompts", found)
     return prompts
+
+
+def require_sides(prompts: Mapping[str, str] | None) -> None:
+    """Refuse prompts for anything but queries and documents, where there is no task.
+
+    Raises:
+        UsageError: A prompt has another name.
+    """
+    for name in prompts or {}:
+        if name not in SIDES:
+            raise unknown("side", name, SIDES, then='Type e.g. --prompt query="search_query: ".')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,6 +341,7 @@ class ResolvedRequest:
         _check_bm25(request, suites)
         trained = bool(recipes.stages)
         asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
+        _check_late_interaction(asked, suites, "+".join(request.recipe))
         _check_prompts(request.settings.prompts or {}, suites)
         made: tuple[ConfiguredModel, ...] = ()
         if recipes.stages:
@@ -402,6 +416,23 @@ def _configured_models(
     every = [_with_name(subject(text, settings, options), text, request) for text in request.models]
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)
+
+
+def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[Suite], recipe: str) -> None:
+    """Refuse a model with a vector for each token where it would be trained, or has nothing to search."""
+    name = next((one.artifact.name for one in asked if one.interacts_late), None)
+    if name is not None and recipe:
+        raise UsageError(
+            f"{name} gives a vector for each token: {recipe} does not train such a model.",
+            hint="Give the backbone that it was made of, or leave out --recipe.",
+        )
+    if name is not None and suites and not any(task.retrieves for suite in suites for task in suite.tasks):
+        titles = ", ".join(suite.name for suite in suites)
+        raise UsageError(
+            f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
+            "needs a vector for each text.",
+            hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
+        )
 
 
 def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
@@ -483,7 +514,19 @@ def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
     return devices
 
 
+def one_device(name: str) -> str:
+    """The device that a user named, or where the name is empty a GPU, or else the CPU.
+
+    Raises:
+        UsageError: This machine has no such device, or several are named.
+    """
+    if "," in name:
+        raise UsageError(f"--device is {name!r}: this command works on one device.", hint="Name one of them.")
+    return check_devices((name,))[0] if name else _default_devices()[0]
+
+
 def _default_devices() -> tuple[str, ...]:
+    """Every GPU of this machine, or the CPU."""
     import torch
 
     if torch.cuda.is_available():

@@ -14,6 +14,7 @@ from harness.encoder.content import content_key
 from harness.errors import UsageError, unknown
 from harness.identity import data_identity
 from harness.lineage import Lineage
+from harness.plaid import index_text
 from harness.record import ModelPart, Record
 from harness.scores import MAIN_SCORE, metric_scores
 from harness.store import Store
@@ -151,6 +152,8 @@ class EncodingCondition:
         """
         if encoding.get("output") == "ranking":
             return ranking_text(encoding)
+        if "late_interaction" in encoding:
+            return _late_interaction_text(encoding)
         rest = dict(encoding)
         parts = [
             f"{rest.pop('pooling')} pooling",
@@ -162,6 +165,29 @@ class EncodingCondition:
         if rest.get("output") == "vector":
             rest.pop("output")
         return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+
+
+APPROXIMATE = "approximate"
+"""The mark of scores from an approximate search, in settings and in tables."""
+
+
+def _late_interaction_text(encoding: Mapping[str, Any]) -> str:
+    """The encoding of an identity in a few words, of a model with a vector for each token."""
+    late = encoding["late_interaction"]
+    expansion = ", attended to" * late["attends_to_expansion"] if late["expansion"] else " at most"
+    vectors, by_task = encoding.get("vectors", "float32"), late.get("by_task", True)
+    return ", ".join(
+        [
+            f"{late['dimension']} dimensions for each token",
+            f"queries of {late['query_length']} tokens{expansion}" + " on all tasks" * (not by_task),
+            f"documents of {late['document_length']}",
+            *([] if late["skiplist"] else ["no skiplist"]),
+            encoding["dtype"],
+            *([f"vectors {vectors}"] if vectors != "float16" else []),
+            encoding["similarity"],
+            *([f"{APPROXIMATE} ({index_text(encoding['index'])})"] if encoding.get("index") else []),
+        ]
+    )
 
 
 def condition_of(record: Record) -> Condition:

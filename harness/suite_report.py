@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.errors import shortened
 from harness.lineage import Lineage, SweepPart
+from harness.plaid import Recall, index_text
 from harness.record import Record
+from harness.results import APPROXIMATE
 from harness.scores import (
     Aggregates,
     Mean,
@@ -108,6 +110,24 @@ def record_chose(
     about = record.identity
     scored = (splits or about.get("splits", ()), subsets or about.get("subsets", ()))
     return lineage is not None and bool(lineage.chosen_by(record.task.name, *scored))
+
+
+def is_approximate(record: Record | None) -> bool:
+    """Whether a score is from an approximate search."""
+    return record is not None and bool(record.provenance.get("index"))
+
+
+def approximate_lines(records: Iterable[Record]) -> list[str]:
+    """A line on each score from an approximate search: what the index finds of the exact best documents."""
+    told = {r.task.name: _recall_text(r.provenance["index"]) for r in records if is_approximate(r)}
+    return [f"{APPROXIMATE}: {task}: {text}" for task, text in told.items()]
+
+
+def _recall_text(index: Mapping[str, Any]) -> str:
+    """The recall of a task's searches; of several the lowest."""
+    found = sorted((Recall(**search["recall"]) for search in index["searches"]), key=lambda one: one.value)
+    more = f"; the lowest of {len(found)} searches" if len(found) > 1 else ""
+    return f"{index_text(index['settings'])}, {found[0].text}{more}"
 
 
 def selected_json(suite: Suite, lineage: Lineage | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from harness import catalog, files, paths
 from harness.arguments import split_names
 from harness.errors import DataError, UsageError, unknown
 from harness.model_store import ModelStore
+from harness.plaid import index_option
 from harness.record import Record
 from harness.results import Condition, MeasuredSuite, all_stores, condition_of, suite_views
 from harness.types import SEED, Suite, SuiteOptions, artifact_slug
@@ -183,7 +184,13 @@ def _options(record: Record, *, hub: bool) -> list[str]:
     identity = record.identity
     encoding = identity["encoding"]
     found = []
-    if encoding["output"] != "ranking":
+    late = encoding.get("late_interaction")
+    if late:
+        found += ["--query-length", str(late["query_length"]), "--max-length", str(late["document_length"])]
+        found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
+        found += ["--vectors", encoding.get("vectors", "float32")]
+        found += ["--index", index_option(encoding["index"])] if encoding.get("index") else []
+    elif encoding["output"] != "ranking":
         found += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
         found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
         found += ["--normalize" if encoding.get("normalize") else "--no-normalize"]

@@ -60,7 +60,15 @@ DTYPES: dict[str, Dtype] = {
 }
 """The spellings of a precision that a user may type."""
 
-Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "maxsim-pylate"]
+"""The comparison of two texts: of their vectors, or by MaxSim of the vectors of their tokens.
+
+MaxSim is the sum over the query's tokens of the best dot product with a token of the document. As PyLate has
+it, that best one is not below 0 where a longer document is compared at the same time.
+"""
+
+MAXSIM: tuple[Similarity, ...] = ("maxsim", "maxsim-pylate")
+"""The comparisons of texts that have a vector for each token."""
 
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
@@ -75,18 +83,99 @@ SEED = 42
 """The default seed of samples and probes, the same as mteb's."""
 
 
+class TextTask(Protocol):
+    """What texts are encoded for: its name and its type choose their prompt."""
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """The type of the task, as mteb names it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTexts:
+    """Queries and documents that belong to no task: prompts of retrieval and of the sides apply."""
+
+    name: str = ""
+    type: str = "Retrieval"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The requested evaluation settings of a model; None means the model's own default."""
+    """The requested evaluation settings of a model; None means the model's own default.
+
+    `index` is the search of models with a vector for each token: "exact", which is the default, or
+    "plaid:nbits=4,..." (see `Plaid`).
+    """
 
     dtype: Dtype = "float32"
     pooling: str | None = None
     normalize: bool | None = None
     max_length: int | None = None
+    query_length: int | None = None
     similarity: Similarity | None = None
+    index: str | None = None
     prompts: Mapping[str, str] | None = None
-    vectors: Dtype = "float32"
+    vectors: Dtype | None = None
     document_text: DocumentText | None = None
+    seed: int = SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateInteraction:
+    """The settings with which a text becomes a vector for each of its tokens, as PyLate names them.
+
+    Attributes:
+        query_length: The tokens of a query, special ones and its prefix included: the most that it has, and
+            with expansion just as many.
+        document_length: The most tokens of a document, likewise.
+        expansion: Whether a shorter query is filled up with mask tokens, which have vectors, too.
+        attends_to_expansion: Whether other tokens attend to those of the expansion.
+        query_prefix: The token after the first one of a query; empty for none.
+        document_prefix: That of a document.
+        skiplist: The tokens of a document that have no vector.
+        dimension: The length of a vector.
+        by_task: Whether a task's own length of queries counts where it is longer, unless one was asked for.
+    """
+
+    query_length: int
+    document_length: int
+    expansion: bool
+    attends_to_expansion: bool
+    query_prefix: str
+    document_prefix: str
+    skiplist: tuple[str, ...]
+    dimension: int
+    by_task: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plaid:
+    """The settings of an approximate search by PLAID (Santhanam et al., 2022), as fast-plaid names them.
+
+    Vectors of tokens are kept as the nearest of some centroids and a rounded rest. Every setting is in the
+    key; `nbits`, `kmeans_niters`, `max_points_per_centroid` and `seed` make the index, the others search it.
+
+    Attributes:
+        nbits: Bits for each component of a rest.
+        kmeans_niters: Iterations of the k-means that finds the centroids.
+        max_points_per_centroid: Vectors for each centroid that k-means sees at most.
+        n_ivf_probe: Centroids for each query token whose documents are candidates.
+        n_full_scores: Candidates that are left after the scores by centroids alone; the rests of a quarter
+            of these are read, and no more documents are found.
+        seed: That of the samples and of k-means.
+    """
+
+    nbits: int = 4
+    kmeans_niters: int = 4
+    max_points_per_centroid: int = 256
+    n_ivf_probe: int = 8
+    n_full_scores: int = 8192
     seed: int = SEED
 
 
@@ -97,7 +186,9 @@ class Encoding:
     `max_length` counts tokens, special ones included; with a tower for each side it is that of the longer
     tower. `prompts` are the model's named prompts, replaced by the requested ones of the same name and sorted
     by name; an empty text means no prompt. `default_prompt` names the prompt for tasks that no other name
-    matches. `vectors` is the precision in which vectors are kept and compared.
+    matches. `vectors` is the precision in which vectors are kept and compared. With `late_interaction`, the
+    output "multivector", each token has a vector: there is no pooling (""), and `max_length` is that of the
+    longer side. With an `index` the search of such a model is approximate; its vectors are the same.
     """
 
     output: Output = "vector"
@@ -109,8 +200,18 @@ class Encoding:
     vectors: Dtype = "float32"
     prompts: tuple[tuple[str, str], ...] = ()
     default_prompt: str | None = None
+    late_interaction: LateInteraction | None = None
+    index: Plaid | None = None
 
-    def prompt(self, task: Task, role: Role) -> str:
+    def on(self, task: Task) -> Encoding:
+        """The encoding of the texts of a task, whose queries may be longer than the model's own length."""
+        late, length = self.late_interaction, task.query_length or 0
+        if late is None or not late.by_task or length <= late.query_length:
+            return self
+        longest = max(length, late.document_length)
+        return replace(self, late_interaction=replace(late, query_length=length), max_length=longest)
+
+    def prompt(self, task: TextTask, role: Role) -> str:
         """The text put before each input of `task` on side `role`, empty if none.
 
         Tried in mteb's order: task and role, task, type and role, type, role, then the model's default.
@@ -118,7 +219,7 @@ class Encoding:
         return Encoding.prompt_among(task, role, dict(self.prompts), self.default_prompt)
 
     @staticmethod
-    def prompt_among(task: Task, role: Role, named: Mapping[str, str], default: str | None) -> str:
+    def prompt_among(task: TextTask, role: Role, named: Mapping[str, str], default: str | None) -> str:
         """The prompt in `named` that is put before inputs of `task` (see `Encoding.prompt`)."""
         sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
         names = sided if role else [task.name, task.type]
@@ -223,6 +324,11 @@ class DataTable:
 @runtime_checkable
 class TextRanker(Protocol):
     """A model that puts documents in an order for a query, without a vector for each text."""
+
+    @property
+    def titles_on_lines(self) -> bool:
+        """Whether a document is its title, a line break and its text, and not as for other models."""
+        ...
 
     def rank(
         self,
@@ -339,7 +445,8 @@ class Task:
     """One scored data set; a task with output "label" has a LabelSource, any other a VectorSource.
 
     `roles` are the sides of its texts; only the prompts of these sides are part of a result's identity.
-    `documents` is the text of a document, in retrieval tasks.
+    `documents` is the text of a document, in retrieval tasks. `query_length` are the tokens of a query where
+    each token has a vector, None for the model's own.
     """
 
     name: str
@@ -353,6 +460,7 @@ class Task:
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()
     documents: DocumentText = DOCUMENT_TEXT
+    query_length: int | None = None
 
     @property
     def retrieves(self) -> bool:

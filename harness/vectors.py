@@ -1,11 +1,12 @@
-"""Cached vectors on disk, reused between tasks and runs.
+"""Cached vectors on disk, reused between tasks and runs: one for each text, or one for each of its tokens.
 
 A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the two sides of a
 task are never confused: their prompts differ, or a text has the same vector on both. Texts are identified by
 their hash. A space is a folder of shards, safetensors files written in one step; each process adds its own,
 and a text in two shards has the same vector in both. A shard is named by the hash of its content: one with
 another content is removed on its first use in a process, and its texts are encoded again. A space of float16
-rounds vectors before they are first used, so that a score does not depend on what was cached.
+rounds vectors before they are first used, so that a score does not depend on what was cached. Where each
+token has a vector, a shard holds those of all tokens end to end, and where each text begins.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from safetensors.numpy import save
@@ -27,15 +29,84 @@ from harness.identity import canonical, digest
 from harness.types import Artifact, Encoding, Role
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
-    Vectors = NDArray[np.float32] | NDArray[np.float16]
-    Shard = tuple[NDArray[np.void], Vectors]
+Vectors: TypeAlias = "NDArray[np.float32] | NDArray[np.float16]"
 
 KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 
 DTYPES = {"F32": np.float32, "F16": np.float16}
 """The precisions of vectors in a shard, by their names in safetensors."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenVectors:
+    """The vectors of the tokens of several texts.
+
+    Attributes:
+        vectors: (tokens, dimension), one text after the other; float32, or float16 where they were rounded.
+        offsets: (texts + 1,): text i has the vectors from offsets[i] to offsets[i + 1].
+    """
+
+    vectors: Vectors
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of vectors of each text, (texts,)."""
+        return np.diff(self.offsets)
+
+    def of(self, text: int) -> Vectors:
+        """The vectors of one text, (tokens, dimension)."""
+        return self.vectors[self.offsets[text] : self.offsets[text + 1]]
+
+    def take(self, texts: Sequence[int] | NDArray[np.int64]) -> TokenVectors:
+        """The vectors of some texts, in this order."""
+        chosen = np.asarray(texts, dtype=np.int64)
+        lengths = self.lengths[chosen]
+        return TokenVectors(
+            vectors=self.vectors[_spans(self.offsets[chosen], lengths)], offsets=_offsets(lengths)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the vectors."""
+        return self.vectors.nbytes
+
+    @staticmethod
+    def join(parts: Sequence[TokenVectors]) -> TokenVectors:
+        """The texts of several parts, one part after the other."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return TokenVectors(
+            vectors=np.concatenate([part.vectors for part in parts]), offsets=_offsets(lengths)
+        )
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of several spans, one after the other.
+
+    >>> _spans(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Shard:
+    """The hashes of some texts, (texts,), and their vectors; with `offsets` those of their tokens."""
+
+    keys: NDArray[np.void]
+    vectors: Vectors
+    offsets: NDArray[np.int64] | None = None
 
 
 def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
@@ -54,18 +125,25 @@ class Space:
         self._high = np.empty(0, np.uint64)
         self._low = np.empty(0, np.uint64)
         self._place = np.empty((0, 2), np.int64)
-        self._order: list[Vectors] = []
+        self._order: list[_Shard] = []
         self._paths: list[Path | None] = []
+        self._held: dict[str, int] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the shards that were added since the last call; a damaged one is removed with a warning."""
+        """Read the shards that were added since the last call; a damaged one is removed with a warning.
+
+        One that was held in memory until it was written is read from its file from now on.
+        """
         new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
         opened = {path: shard for path in new if (shard := self._open(path)) is not None}
         self._shards.update(opened)
+        for path in [path for path in opened if path.name in self._held]:
+            place = self._held.pop(path.name)
+            self._order[place], self._paths[place] = opened.pop(path), path
         self._take_in([*opened.values()], [*opened])
 
-    def _open(self, path: Path) -> Shard | None:
+    def _open(self, path: Path) -> _Shard | None:
         """A shard that is what its name says; None if it is damaged or cannot be read."""
         problem = ""
         try:
@@ -81,12 +159,17 @@ class Space:
             _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
         return None
 
-    def rounded(self, vectors: NDArray[np.float32]) -> Vectors:
+    def rounded(self, vectors: Vectors | TokenVectors) -> Vectors | TokenVectors:
         """Vectors in the precision of the space.
 
         Raises:
             DataError: A component is too large for float16.
         """
+        if isinstance(vectors, TokenVectors):
+            return TokenVectors(vectors=self._rounded(vectors.vectors), offsets=vectors.offsets)
+        return self._rounded(vectors)
+
+    def _rounded(self, vectors: Vectors) -> Vectors:
         if self.identity.get("vectors") != "float16":
             return vectors
         with np.errstate(over="ignore"):
@@ -98,20 +181,35 @@ class Space:
             )
         return found
 
-    def hold(self, keys: NDArray[np.void], vectors: Vectors) -> None:
-        """Make vectors available in this process that the driver has yet to write."""
-        self._take_in([(keys, vectors)], [None])
+    @staticmethod
+    def join(parts: Sequence[Vectors | TokenVectors]) -> Vectors | TokenVectors:
+        """The vectors of several parts, one part after the other."""
+        of_tokens = [part for part in parts if isinstance(part, TokenVectors)]
+        if of_tokens:
+            return TokenVectors.join(of_tokens)
+        return np.concatenate([part for part in parts if not isinstance(part, TokenVectors)])
 
-    def _take_in(self, shards: Sequence[Shard], paths: Sequence[Path | None]) -> None:
+    def hold(self, keys: NDArray[np.void], vectors: Vectors | TokenVectors, content: bytes) -> None:
+        """Make vectors available in this process that the driver has yet to write.
+
+        Args:
+            keys: The hashes of their texts.
+            vectors: The vectors.
+            content: The file that will have them (see `shard_bytes`).
+        """
+        self._held[_shard_name(content)] = len(self._order)
+        self._take_in([_shard(keys, vectors)], [None])
+
+    def _take_in(self, shards: Sequence[_Shard], paths: Sequence[Path | None]) -> None:
         if not shards:
             return
         highs, lows, places = [self._high], [self._low], [self._place]
-        for keys, vectors in shards:
-            highs.append(keys["high"])
-            lows.append(keys["low"])
-            rows = np.arange(len(keys), dtype=np.int64)
-            places.append(np.column_stack([np.full(len(keys), len(self._order)), rows]))
-            self._order.append(vectors)
+        for shard in shards:
+            highs.append(shard.keys["high"])
+            lows.append(shard.keys["low"])
+            rows = np.arange(len(shard.keys), dtype=np.int64)
+            places.append(np.column_stack([np.full(len(rows), len(self._order)), rows]))
+            self._order.append(shard)
         self._paths += paths
         high = np.concatenate(highs)
         by_high = np.argsort(high, kind="stable")
@@ -132,21 +230,85 @@ class Space:
             KeyError: A text has no cached vector.
             DataError: A cached vector is not finite.
         """
-        found = self._find(Space.text_keys(texts))
-        if (found < 0).any():
-            raise KeyError(texts[int(np.argmax(found < 0))])
-        places = self._place[found]
-        dimension = self._order[0].shape[1] if self._order else 0
+        places = self._places(texts)
+        dimension = self._order[0].vectors.shape[1] if self._order else 0
         out = np.empty((len(texts), dimension), np.float32)
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard
-            out[here] = found_here = self._order[shard][places[here, 1]]
-            if not np.isfinite(found_here).all():
-                raise DataError(
-                    f"A vector in {self._paths[shard] or 'memory'} is not finite.",
-                    hint="`harness audit --repair` removes the file; its texts are encoded again then.",
-                )
+            out[here] = self._read(shard, places[here, 1])
         return out
+
+    def get_tokens(self, texts: Sequence[str]) -> TokenVectors:
+        """The vectors of the tokens of `texts`, in the precision of the space.
+
+        Raises:
+            KeyError: A text has no cached vectors.
+            DataError: A cached vector is not finite.
+        """
+        places = self._places(texts)
+        lengths = self._token_counts(places)
+        offsets = _offsets(lengths)
+        first = self._order[0].vectors if self._order else np.zeros((0, 0), np.float16)
+        out = np.empty((int(offsets[-1]), first.shape[1]), first.dtype)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            starts = np.asarray(self._order[shard].offsets)[places[here, 1]]
+            out[_spans(offsets[:-1][here], lengths[here])] = self._read(shard, _spans(starts, lengths[here]))
+        return TokenVectors(vectors=out, offsets=offsets)
+
+    def token_views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+        """The vectors of the tokens of each text in float16, each (tokens, dimension).
+
+        In a space of float16 they are parts of its files, so that all of them need not fit into memory.
+
+        Raises:
+            KeyError: A text has no cached vectors.
+            DataError: A cached vector is not finite.
+        """
+        places = self._places(texts)
+        views = []
+        for shard, row in places.tolist():
+            offsets = np.asarray(self._order[shard].offsets)
+            found = self._order[shard].vectors[offsets[row] : offsets[row + 1]]
+            self._require_finite(shard, found)
+            views.append(found.astype(np.float16, copy=False))
+        return views
+
+    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """The number of token vectors of each text, (texts,).
+
+        Raises:
+            KeyError: A text has no cached vectors.
+        """
+        return self._token_counts(self._places(texts))
+
+    def _token_counts(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        lengths = np.zeros(len(places), np.int64)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            lengths[here] = np.diff(np.asarray(self._order[shard].offsets))[places[here, 1]]
+        return lengths
+
+    def _places(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """The shard of each text and its row there, (texts, 2)."""
+        found = self._find(Space.text_keys(texts))
+        if (found < 0).any():
+            raise KeyError(texts[int(np.argmax(found < 0))])
+        places: NDArray[np.int64] = self._place[found]
+        return places
+
+    def _read(self, shard: int, rows: NDArray[np.int64]) -> Vectors:
+        """Some vectors of a shard, all of them finite."""
+        found = self._order[shard].vectors[rows]
+        self._require_finite(shard, found)
+        return found
+
+    def _require_finite(self, shard: int, vectors: Vectors) -> None:
+        if not np.isfinite(vectors).all():
+            raise DataError(
+                f"A vector in {self._paths[shard] or 'memory'} is not finite.",
+                hint="`harness audit --repair` removes the file; its texts are encoded again then.",
+            )
 
     def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
         if not len(self._high) or not len(keys):
@@ -161,7 +323,8 @@ class Space:
     ) -> dict[str, object]:
         """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
 
-        Of a trained model also the weights, since its key says only how they were made.
+        Of a trained model also the weights, since its key says only how they were made. Of one with a vector
+        for each token also the settings of the side.
         """
         return {
             "artifact": artifact.key,
@@ -169,7 +332,7 @@ class Space:
             "dtype": encoding.dtype,
             "pooling": encoding.pooling,
             "normalize": encoding.normalize,
-            "max_length": encoding.max_length,
+            **_side(encoding, role),
             "prompt": prompt,
             "role": role,
             **({"weights": artifact.weights} if artifact.trained else {}),
@@ -185,10 +348,15 @@ class Space:
         return np.frombuffer(joined, dtype=KEY)
 
     @staticmethod
-    def shard_bytes(keys: NDArray[np.void], vectors: Vectors) -> bytes:
-        """The content of a shard's file: hashes (n, 16) and vectors (n, dimension)."""
-        hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
-        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors)}))
+    def shard_bytes(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> bytes:
+        """The content of a shard's file: hashes (n, 16) and vectors (n, dimension).
+
+        Of TokenVectors those of all tokens, and offsets (n + 1,).
+        """
+        shard = _shard(keys, vectors)
+        hashes = np.ascontiguousarray(shard.keys).view(np.uint8).reshape(len(shard.keys), 16)
+        offsets = {} if shard.offsets is None else {"offsets": np.ascontiguousarray(shard.offsets)}
+        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(shard.vectors), **offsets}))
 
     @staticmethod
     def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
@@ -201,9 +369,31 @@ class Space:
         about = folder / "space.json"
         if not about.exists():
             files.write_once(about, canonical(identity).encode())
-        path = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+        path = folder / _shard_name(content)
         if not files.write_once(path, content) and shard_problem(path, root):
             files.replace(path, content)
+
+
+def _shard_name(content: bytes) -> str:
+    """The name of the file of a shard."""
+    return f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+
+
+def _side(encoding: Encoding, role: Role) -> dict[str, object]:
+    """The settings of an encoding that the texts of one side depend on."""
+    late = encoding.late_interaction
+    if late is None:
+        return {"max_length": encoding.max_length}
+    if role == "query":
+        own = {"expansion": late.expansion, "attends_to_expansion": late.attends_to_expansion}
+        return {"max_length": late.query_length, "prefix": late.query_prefix, **own}
+    return {"max_length": late.document_length, "prefix": late.document_prefix, "skiplist": late.skiplist}
+
+
+def _shard(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> _Shard:
+    if isinstance(vectors, TokenVectors):
+        return _Shard(keys=keys, vectors=vectors.vectors, offsets=vectors.offsets)
+    return _Shard(keys=keys, vectors=vectors)
 
 
 def drop_vectors(cache: Path, artifact_key: str) -> int:
@@ -253,10 +443,10 @@ def shard_problem(path: Path, cache: Path | None) -> str:
 
 def shard_is_finite(path: Path) -> bool:
     """Whether all vectors of a whole shard are finite."""
-    return bool(np.isfinite(_read_shard(path)[1]).all())
+    return bool(np.isfinite(_read_shard(path).vectors).all())
 
 
-def _read_shard(path: Path) -> Shard:
+def _read_shard(path: Path) -> _Shard:
     """The hashes and memory-mapped vectors of a shard.
 
     Raises:
@@ -269,17 +459,26 @@ def _read_shard(path: Path) -> Shard:
         header = file.read(min(length, size))
     try:
         layout = json.loads(header)
-        keys, vectors = (
-            np.memmap(
-                path, dtype, "r", 8 + length + layout[name]["data_offsets"][0], tuple(layout[name]["shape"])
-            )
-            for name, dtype in (("keys", np.uint8), ("vectors", DTYPES[layout["vectors"]["dtype"]]))
-        )
-        if 8 + length + keys.nbytes + vectors.nbytes != size or keys.shape != (len(vectors), 16):
+        dtypes = {"keys": np.uint8, "vectors": DTYPES[layout["vectors"]["dtype"]], "offsets": np.int64}
+        parts = {
+            name: _mapped(path, dtype, 8 + length + layout[name]["data_offsets"][0], layout[name]["shape"])
+            for name, dtype in dtypes.items()
+            if name in layout
+        }
+        keys, vectors, offsets = parts["keys"], parts["vectors"], parts.get("offsets")
+        texts = len(vectors) if offsets is None else len(offsets) - 1
+        if 8 + length + sum(part.nbytes for part in parts.values()) != size or keys.shape != (texts, 16):
+            raise ValueError
+        if offsets is not None and (offsets[-1] != len(vectors) or (np.diff(offsets) < 0).any()):
             raise ValueError
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise ValueError("it is no shard of vectors, or not whole") from error
-    return np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors
+    return _Shard(keys=np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors=vectors, offsets=offsets)
+
+
+def _mapped(path: Path, dtype: DTypeLike, start: int, shape: Sequence[int]) -> NDArray[Any]:
+    """An array in a file; one without elements cannot be mapped."""
+    return np.memmap(path, dtype, "r", start, tuple(shape)) if 0 not in shape else np.zeros(shape, dtype)
 
 
 def _warn(message: str) -> None:

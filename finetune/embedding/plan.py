@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import Generic, TypeVar
 
-from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss
+from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_files import backbone_folder, input_modules, library_class, read_object
 from harness.encoder.model_settings import WIDTHS, Description, describe
@@ -32,44 +34,41 @@ class Selection:
     data: TrainingData
 
 
-def _none(_settings: EmbeddingSettings) -> tuple[str, ...]:
+def _none(_settings: object) -> tuple[str, ...]:
     return ()
 
 
+SettingsT = TypeVar("SettingsT", bound=TrainerSettings)
+
+
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingRecipe:
-    """A recipe that trains an embedding model once, with a user's settings.
+class TrainerRecipe(ABC, Generic[SettingsT]):
+    """A recipe that trains a model once, with a user's settings.
 
     Attributes:
         name: The name that a user types, with its variant after a colon.
         source: The section of the paper, and its code.
         data: The data sets of the recipe; rows of all of them are mixed.
-        loss: The loss of a batch.
         settings: The settings of this training.
         variant: The variant that the user typed.
         defaults: The settings of the variant.
-        selections: The data that `selection` can name.
         assumed: What the source leaves open under given settings.
         assumed_data: What it leaves open on its data, which says nothing of a user's own.
-        caches: Whether the loss gives the same step with fewer rows in a pass.
     """
 
     name: str
     source: str
     data: tuple[TrainingData, ...]
-    loss: Loss
-    settings: EmbeddingSettings
+    settings: SettingsT
     variant: str = ""
-    defaults: EmbeddingSettings
-    selections: Mapping[str, Selection] = field(default_factory=dict)
-    assumed: Callable[[EmbeddingSettings], tuple[str, ...]] = _none
+    defaults: SettingsT
+    assumed: Callable[[SettingsT], tuple[str, ...]] = _none
     assumed_data: tuple[str, ...] = ()
-    caches: bool = True
 
     @property
+    @abstractmethod
     def output(self) -> Output:
-        """The output of the model: one vector for each text."""
-        return "vector"
+        """The output of the model."""
 
     @property
     def selection(self) -> tuple[TrainingData, ...]:
@@ -79,7 +78,7 @@ class EmbeddingRecipe:
     @property
     def all_data(self) -> tuple[TrainingData, ...]:
         """The data sets of the recipe, and those of every selection."""
-        return (*self.data, *(choice.data for choice in self.selections.values()))
+        return self.data
 
     def devices(self, most: int, backbone: Artifact) -> int:
         """The most devices that can share a batch of a backbone."""
@@ -97,30 +96,25 @@ class EmbeddingRecipe:
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
             DataError: The data has too few rows.
         """
-        self._check_backbone(backbone)
         settings = self._fitted(backbone)
         found = describe(backbone.folder, own_code=backbone.trust_remote_code)
+        self._check_backbone(backbone, found)
         training = data[: len(data) - len(self._chosen())]
         self._check_data(training)
         counts = [part.rows for part in training if part.rows is not None]
         rows = sum(counts) if len(counts) == len(training) else None
         steps = None if rows is None else settings.steps(rows)
-        columns = max(len(part.data.columns) for part in training)
         return PlannedModel(
             lineage=self._lineage(backbone, settings, data, seed),
-            description=replace(
-                found, pooling=self.settings.pooling, normalize=False, similarity_fn_name="cosine"
-            ),
+            description=self._description(found),
             steps=steps,
-            texts=None if rows is None else settings.rows_read(rows) * columns,
+            texts=None if rows is None else settings.rows_read(rows) * self._texts_per_row(training),
             notes=self._notes(backbone, found, settings),
         )
 
+    @abstractmethod
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.embedding.trainer import train
-
-        train(spec, self._fitted(spec.backbone), self.loss, caches=self.caches)
 
     def check(self) -> None:
         """Refuse settings that no training can have, whatever its data.
@@ -129,46 +123,32 @@ class EmbeddingRecipe:
             UsageError: A value is out of its range, or there is no such selection.
         """
         self.settings.check()
-        name = self.settings.selection
-        if name and not self.selections:
-            raise UsageError(
-                f"{self.name} has no data to choose checkpoints by.", hint="Leave out --set selection=…"
-            )
-        if name and name not in self.selections:
-            raise unknown("selection", name, self.selections, then="Choose one of these, or none.")
+
+    @abstractmethod
+    def _description(self, found: Description) -> Description:
+        """The model to come, from the description of its backbone."""
+
+    @abstractmethod
+    def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
+        """The texts that a row of the data has in training."""
 
     def _chosen(self) -> tuple[Selection, ...]:
-        name = self.settings.selection
-        return (self.selections[name],) if name else ()
+        return ()
 
-    def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
+    def _fitted(self, _backbone: Artifact) -> SettingsT:
         """The settings for a backbone."""
-        settings = self.settings.fitted(_width(backbone))
-        settings.check()
-        return settings
+        return self.settings
 
-    def _check_backbone(self, backbone: Artifact) -> None:
+    def _check_backbone(self, backbone: Artifact, _found: Description) -> None:
         entered = input_modules(backbone.folder)
         if entered and [library_class(kind) for kind, _ in entered] != ["Transformer"]:
             raise UsageError(
                 f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
                 hint="Give the bare backbone.",
             )
-        width, heads = _width(backbone), self.settings.heads
-        if self.settings.pooling == ATTENTION and width is not None and width % heads:
-            raise UsageError(
-                f"{heads} heads do not divide the {width} dimensions of {backbone.name}.",
-                hint=f"Give a divisor of {width}: --set heads=…",
-            )
 
     def _check_data(self, data: Sequence[LocatedTraining]) -> None:
         size = self.settings.batch_size
-        for part in data:
-            if part.data.score:
-                raise UsageError(
-                    f"{part.name} has pairs with a score, which the loss of {self.name} does not take.",
-                    hint="Give pairs, triplets, or rows with several negatives.",
-                )
         if len({len(part.data.columns) for part in data}) > 1:
             raise UsageError(
                 "The data sets differ in their number of columns.", hint="Give sets of one form."
@@ -182,7 +162,7 @@ class EmbeddingRecipe:
             )
 
     def _lineage(
-        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+        self, backbone: Artifact, settings: SettingsT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         plain = asdict(self.settings.identity)
         before = asdict(self.defaults.identity)
@@ -201,6 +181,98 @@ class EmbeddingRecipe:
             own_data=", ".join(own),
         )
 
+    def _notes(self, backbone: Artifact, found: Description, _settings: SettingsT) -> tuple[str, ...]:
+        if found.pooling is None:
+            return ()
+        return (f"{backbone.name} is already an embedding model: its weights are trained further",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
+    """A recipe that trains a model with one vector for each text.
+
+    Attributes:
+        loss: The loss of a batch.
+        selections: The data that `selection` can name.
+        caches: Whether the loss gives the same step with fewer rows in a pass.
+    """
+
+    loss: Loss
+    selections: Mapping[str, Selection] = field(default_factory=dict)
+    caches: bool = True
+
+    @property
+    def output(self) -> Output:
+        """The output of the model: one vector for each text."""
+        return "vector"
+
+    @property
+    def all_data(self) -> tuple[TrainingData, ...]:
+        """The data sets of the recipe, and those of every selection."""
+        return (*self.data, *(choice.data for choice in self.selections.values()))
+
+    def train(self, spec: TrainingSpec) -> None:
+        """Train, in a process of its own, and write the model to `spec.output`."""
+        from finetune.embedding.trainer import EmbeddingSetup, train
+
+        settings = self._fitted(spec.backbone)
+        train(spec, settings, EmbeddingSetup(settings, self.loss, caches=self.caches))
+
+    def check(self) -> None:
+        """Refuse settings that no training can have, whatever its data.
+
+        Raises:
+            UsageError: A value is out of its range, or there is no such selection.
+        """
+        super().check()
+        name = self.settings.selection
+        if name and not self.selections:
+            raise UsageError(
+                f"{self.name} has no data to choose checkpoints by.", hint="Leave out --set selection=…"
+            )
+        if name and name not in self.selections:
+            raise unknown("selection", name, self.selections, then="Choose one of these, or none.")
+
+    def _description(self, found: Description) -> Description:
+        return replace(
+            found,
+            pooling=self.settings.pooling,
+            normalize=False,
+            similarity_fn_name="cosine",
+            late_interaction=None,
+        )
+
+    def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
+        return max(len(part.data.columns) for part in data)
+
+    def _chosen(self) -> tuple[Selection, ...]:
+        name = self.settings.selection
+        return (self.selections[name],) if name else ()
+
+    def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
+        settings = self.settings.fitted(_width(backbone))
+        settings.check()
+        return settings
+
+    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
+        super()._check_backbone(backbone, found)
+        width, heads = _width(backbone), self.settings.heads
+        if self.settings.pooling == ATTENTION and width is not None and width % heads:
+            raise UsageError(
+                f"{heads} heads do not divide the {width} dimensions of {backbone.name}.",
+                hint=f"Give a divisor of {width}: --set heads=…",
+            )
+
+    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+        for part in data:
+            if part.data.score:
+                scored = "documents with scores" if part.data.texts else "pairs with a score"
+                raise UsageError(
+                    f"{part.name} has {scored}, which the loss of {self.name} does not take.",
+                    hint="Give pairs, triplets, or rows with several negatives.",
+                )
+        super()._check_data(data)
+
     def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
         notes = []
         if self.settings.group_size is None:
@@ -209,13 +281,13 @@ class EmbeddingRecipe:
                 f"{backbone.name} with token vectors of {width or 'unknown'} dimensions is trained in groups "
                 f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
             )
-        if found.pooling is not None:
-            replaced = f", and its pooling ({found.pooling}) is replaced by {settings.pooling}"
-            notes.append(
-                f"{backbone.name} is already an embedding model: its weights are trained further"
-                + (replaced if found.pooling != settings.pooling else "")
+        if found.pooling not in (None, settings.pooling):
+            return (
+                *notes,
+                f"{backbone.name} is already an embedding model: its weights are trained further, and its "
+                f"pooling ({found.pooling}) is replaced by {settings.pooling}",
             )
-        return tuple(notes)
+        return (*notes, *super()._notes(backbone, found, settings))
 
 
 def _width(backbone: Artifact) -> int | None:
@@ -225,20 +297,24 @@ def _width(backbone: Artifact) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class Variant(Generic[SettingsT]):
     """The settings of a recipe under a name of their own.
 
     Attributes:
         summary: The variant in words.
         settings: All its settings.
+        data: Its data sets, where they are not those of the recipe.
     """
 
     summary: str
-    settings: EmbeddingSettings
+    settings: SettingsT
+    data: tuple[TrainingData, ...] = ()
 
 
 def entry(
-    recipe: EmbeddingRecipe, summary: str, variants: Mapping[str, Variant] | None = None
+    recipe: TrainerRecipe[SettingsT],
+    summary: str,
+    variants: Mapping[str, Variant[SettingsT]] | None = None,
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 
@@ -247,32 +323,30 @@ def entry(
         summary: The recipe in words.
         variants: Further settings by the name of a variant.
     """
-    named = dict(variants or {})
-    settings = {"": recipe.settings, **{name: variant.settings for name, variant in named.items()}}
+    named = {"": Variant(summary=summary, settings=recipe.settings), **(variants or {})}
     return RecipeEntry(
         name=recipe.name,
         summary=summary,
         kind="model",
-        settings=settings,
-        open=partial(_opened, recipe, settings),
-        variants={name: variant.summary for name, variant in named.items()},
+        settings={name: variant.settings for name, variant in named.items()},
+        open=partial(_opened, recipe, named),
+        variants={name: variant.summary for name, variant in named.items() if name},
     )
 
 
 def _opened(
-    recipe: EmbeddingRecipe,
-    defaults: Mapping[str, EmbeddingSettings],
+    recipe: TrainerRecipe[SettingsT],
+    variants: Mapping[str, Variant[SettingsT]],
     variant: str,
-    settings: EmbeddingSettings,
-) -> EmbeddingRecipe:
-    name = f"{recipe.name}:{variant}" if variant else recipe.name
-    chosen = "" if settings.selection.lower() == "none" else settings.selection
+    settings: SettingsT,
+) -> TrainerRecipe[SettingsT]:
     made = replace(
         recipe,
-        name=name,
+        name=f"{recipe.name}:{variant}" if variant else recipe.name,
         variant=variant,
-        settings=replace(settings, selection=chosen),
-        defaults=defaults[variant],
+        settings=settings.normal(),
+        defaults=variants[variant].settings,
+        data=variants[variant].data or recipe.data,
     )
     made.check()
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from harness.encoder.model_settings import POOLING_FLAGS
 from harness.errors import UsageError, unknown
@@ -24,18 +24,13 @@ LARGE = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingSettings(Whole):
-    """Every setting of the training of an embedding model; each one is in the model's key.
+class TrainerSettings(Whole):
+    """The settings that every training of a model has; each one is in the model's key.
 
     Attributes:
-        pooling: "attention", or a mode of sentence-transformers' Pooling.
-        heads: Heads of attentive pooling; without effect on others.
         learning_rate: The highest learning rate.
         batch_size: Rows of an optimizer step, over all processes.
         epochs: Passes over the data.
-        max_length: Tokens at which texts are cut in training, None for the backbone's own length, which the
-            model keeps.
-        scale: The factor of cosines in the loss, the inverse of the temperature.
         weight_decay: AdamW's decay of all weights but biases and norms.
         betas: AdamW's betas.
         eps: AdamW's epsilon.
@@ -44,22 +39,14 @@ class EmbeddingSettings(Whole):
         clip: The largest norm of a gradient; 0 for no limit.
         precision: The precision of autocast over float32 weights; float16 needs a GPU.
         batches: "shuffled", or "no_duplicates" for batches in which no text occurs twice.
-        selection: The data whose score chooses among checkpoints; empty for the weights at the end.
-        evaluate_every: Steps from one evaluation of the selection to the next.
         last_batch: The fate of an incomplete last batch of a pass.
-        group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,
-            None for 64, or 16 where the backbone is a large one.
         chunk: Rows in a pass through the network, 0 for all, None for those of a group; it changes no result,
             and so is not in the key.
     """
 
-    pooling: str = "mean"
-    heads: int = 1
     learning_rate: float = 5e-5
     batch_size: int = 512
     epochs: int = 3
-    max_length: int | None = 32
-    scale: float = 20.0
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -68,32 +55,36 @@ class EmbeddingSettings(Whole):
     clip: float = 1.0
     precision: Literal["float32", "bfloat16", "float16"] = "float16"
     batches: Literal["shuffled", "no_duplicates"] = "shuffled"
-    selection: str = ""
-    evaluate_every: int = 125
     last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
-    group_size: int | None = field(default=0, metadata={"later": True})
     chunk: int | None = field(default=0, metadata={"later": True})
 
     @property
-    def identity(self) -> EmbeddingSettings:
+    def identity(self) -> Self:
         """The settings without those that change no result."""
         return replace(self, chunk=0)
 
-    def fitted(self, width: int | None) -> EmbeddingSettings:
-        """The settings for a backbone whose token vectors have `width` dimensions."""
-        size = self.group_size
-        if size is None:
-            size = 16 if width is not None and width >= LARGE else 64
-        return replace(self, group_size=size, chunk=size if self.chunk is None else self.chunk)
+    def normal(self) -> Self:
+        """The settings with one value for each meaning."""
+        return self
+
+    @property
+    def group(self) -> int:
+        """Rows that depend on each other in the loss; 0 for all of a batch."""
+        return 0
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of a text in training; None where the model alone decides."""
+        return None
 
     def devices(self, most: int) -> int:
         """The number of devices that can share each batch, at most `most`.
 
         An incomplete batch of one group cannot be shared: its negatives come from all devices.
         """
-        if not self.group_size and self.last_batch == "kept":
+        if not self.group and self.last_batch == "kept":
             return 1
-        parts = self.batch_size // (self.group_size or 1) or 1
+        parts = self.batch_size // (self.group or 1) or 1
         return next(count for count in range(most, 0, -1) if parts % count == 0)
 
     def passes(self, rows: int, limit: int | None) -> int | None:
@@ -116,19 +107,10 @@ class EmbeddingSettings(Whole):
         Raises:
             UsageError: One of them is out of its range.
         """
-        if self.pooling not in POOLINGS:
-            raise unknown("pooling", self.pooling, POOLINGS, then="Choose one of these.")
-        for name in ("heads", "batch_size", "epochs", "evaluate_every"):
+        for name in ("batch_size", "epochs"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
-        self._require("max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none")
         self._require("chunk", (self.chunk or 0) >= 0, "0 or more, or none")
-        group = self.group_size
-        self._require(
-            "group_size",
-            group is None or group == 0 or (group > 0 and self.batch_size % group == 0),
-            f"a divisor of batch_size, {self.batch_size}, or 0",
-        )
-        for name in ("learning_rate", "scale", "eps"):
+        for name in ("learning_rate", "eps"):
             self._require(name, 0 < getattr(self, name) < math.inf, "a number above 0")
         for name in ("weight_decay", "clip"):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
@@ -141,6 +123,72 @@ class EmbeddingSettings(Whole):
                 f"{name} is {getattr(self, name)}, which no training can have.",
                 hint=f"Give {wanted}: --set {name}=…",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSettings(TrainerSettings):
+    """Every setting of the training of an embedding model.
+
+    Attributes:
+        pooling: "attention", or a mode of sentence-transformers' Pooling.
+        heads: Heads of attentive pooling; without effect on others.
+        max_length: Tokens at which texts are cut in training, None for the backbone's own length, which the
+            model keeps.
+        scale: The factor of cosines in the loss, the inverse of the temperature.
+        selection: The data whose score chooses among checkpoints; empty for the weights at the end.
+        evaluate_every: Steps from one evaluation of the selection to the next.
+        group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,
+            None for 64, or 16 where the backbone is a large one.
+    """
+
+    pooling: str = "mean"
+    heads: int = 1
+    max_length: int | None = 32
+    scale: float = 20.0
+    selection: str = ""
+    evaluate_every: int = 125
+    group_size: int | None = field(default=0, metadata={"later": True})
+
+    def normal(self) -> EmbeddingSettings:
+        """The settings with no selection where it is "none"."""
+        return replace(self, selection="") if self.selection.lower() == "none" else self
+
+    @property
+    def group(self) -> int:
+        """Rows whose texts are candidates for each other; 0 for all of a batch."""
+        return self.group_size or 0
+
+    @property
+    def longest(self) -> int | None:
+        """The tokens at which texts are cut in training."""
+        return self.max_length
+
+    def fitted(self, width: int | None) -> EmbeddingSettings:
+        """The settings for a backbone whose token vectors have `width` dimensions."""
+        size = self.group_size
+        if size is None:
+            size = 16 if width is not None and width >= LARGE else 64
+        return replace(self, group_size=size, chunk=size if self.chunk is None else self.chunk)
+
+    def check(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        if self.pooling not in POOLINGS:
+            raise unknown("pooling", self.pooling, POOLINGS, then="Choose one of these.")
+        super().check()
+        for name in ("heads", "evaluate_every"):
+            self._require(name, getattr(self, name) >= 1, "1 or more")
+        self._require("max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none")
+        self._require("scale", 0 < self.scale < math.inf, "a number above 0")
+        group = self.group_size
+        self._require(
+            "group_size",
+            group is None or group == 0 or (group > 0 and self.batch_size % group == 0),
+            f"a divisor of batch_size, {self.batch_size}, or 0",
+        )
 
 
 class Loss(Protocol):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from finetune.embedding.batches import BatchOrder, text_numbers
 from finetune.embedding.checkpoints import Checkpoints
-from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss
+from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from harness.data.training import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.model_settings import describe
@@ -42,17 +42,49 @@ MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 """The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""
 
 
-def train(
-    spec: TrainingSpec, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
-) -> None:
+class Setup(Protocol):
+    """What a kind of model has of its own in a training: its data, its network, its loss and its folder.
+
+    Attributes:
+        caches: Whether the loss gives the same step with fewer rows in a pass.
+        evaluate_every: Steps from one evaluation of the selection to the next.
+    """
+
+    caches: bool
+    evaluate_every: int
+
+    def rows(self, spec: TrainingSpec) -> Dataset:
+        """The training rows."""
+        ...
+
+    def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
+        """The model before its first step."""
+        ...
+
+    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+        """The loss, with `micro_batch` rows in a pass; `gather` where candidates come from all processes."""
+        ...
+
+    def collator(self, model: Any) -> Any:
+        """A function that turns rows into the inputs of a step; None for sentence-transformers' own."""
+        ...
+
+    def score(self, model: Any, data: Dataset) -> float:
+        """The score of a model on the data of the selection."""
+        ...
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the trained model."""
+        ...
+
+
+def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
     """Train as the spec says, from the last whole checkpoint on, and write the model to `spec.output`.
 
     Args:
         spec: The training.
         settings: The settings of the recipe.
-        loss: The loss of the recipe.
-        caches: Whether the loss gives the same step with fewer rows in a pass.
-        library: Whether transformers' own class of the backbone is trained in place of our network.
+        setup: What the kind of model has of its own.
 
     Raises:
         DivergenceError: A loss, or a weight in the end, is not a finite number.
@@ -61,13 +93,66 @@ def train(
     """
     if spec.output.is_dir():
         return
-    trainer = _Trainer.of(spec, settings, loss, caches=caches, library=library)
-    with _explained(spec, settings, caches):
+    trainer = _Trainer.of(spec, settings, setup)
+    with _explained(spec, settings, setup.caches):
         trainer.run()
     if not STOP.is_set() or trainer.finished:
         trainer.write_model()
     if spec.ranks > 1:
         torch.distributed.destroy_process_group()
+
+
+class EmbeddingSetup:
+    """The training of a model with one vector for each text: a backbone with a new pooling.
+
+    Args:
+        settings: The settings of the recipe.
+        loss: The loss of the recipe.
+        caches: Whether the loss gives the same step with fewer rows in a pass.
+        library: Whether transformers' own class of the backbone is trained in place of our network.
+    """
+
+    def __init__(
+        self, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
+    ) -> None:
+        self.caches, self.evaluate_every = caches, settings.evaluate_every
+        self._settings, self._loss, self._library = settings, loss, library
+        self._length: int | None = None
+
+    def rows(self, spec: TrainingSpec) -> Dataset:
+        """The rows of all training sets, under the column names of the first."""
+        return text_rows(spec)
+
+    def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
+        """The backbone with a new pooling; texts are cut at the training's length."""
+        model = _model(spec, self._settings, library=self._library)
+        asked = self._settings.max_length
+        self._length = model.max_seq_length or asked
+        model.max_seq_length = min(filter(None, (asked, self._length)), default=None)
+        return model
+
+    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+        """The loss of the recipe."""
+        return self._loss(model, self._settings, micro_batch=micro_batch, gather=gather)
+
+    def collator(self, model: Any) -> None:
+        """That of sentence-transformers."""
+
+    def score(self, model: Any, data: Dataset) -> float:
+        """Spearman's correlation of cosines with the scores of pairs, at the model's own length."""
+        first, second, gold = (list(data[name]) for name in data.column_names[:3])
+        evaluator = EmbeddingSimilarityEvaluator(
+            first, second, gold, main_similarity="cosine", batch_size=64, write_csv=False
+        )
+        cut, model.max_seq_length = model.max_seq_length, self._length
+        score = float(evaluator(model)["spearman_cosine"])
+        model.max_seq_length = cut
+        return score if math.isfinite(score) else -1.0
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the model with its own length."""
+        model.max_seq_length = self._length
+        model.save(str(folder), create_model_card=False)
 
 
 @dataclass(kw_only=True)
@@ -82,33 +167,32 @@ class _Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer with batches, checkpoints, log and selection of ours."""
 
     spec: TrainingSpec
-    settings: EmbeddingSettings
+    settings: TrainerSettings
+    setup: Setup
     order: BatchOrder
-    length: int | None
     selection: Dataset | None
 
     @classmethod
-    def of(
-        cls, spec: TrainingSpec, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool
-    ) -> _Trainer:
+    def of(cls, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> _Trainer:
         """The trainer of a spec, its data and its model loaded."""
         set_seed(spec.seed)
         spec.log.stage("loading the data and the backbone")
         arguments = _arguments(spec, settings)
         with arguments.main_process_first(local=False):
-            data = _rows(spec)
+            data = setup.rows(spec)
             order = _order(data, spec, settings)
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
         arguments.max_steps = order.steps
         arguments.warmup_steps = math.ceil(settings.warmup * order.steps)
-        model = _model(spec, settings, library=library)
-        length = model.max_seq_length or settings.max_length
-        model.max_seq_length = min(filter(None, (settings.max_length, length)), default=None)
-        passes = settings.passes(settings.batch_size // spec.ranks, spec.micro_batch) if caches else None
-        made = loss(model, settings, micro_batch=passes, gather=spec.ranks > 1)
-        trainer = cls(model=model, args=arguments, train_dataset=data, loss=made)
-        trainer.spec, trainer.settings, trainer.order = spec, settings, order
-        trainer.length, trainer.selection = length, (chosen[0] if chosen else None)
+        model = setup.model(spec)
+        passes = (
+            settings.passes(settings.batch_size // spec.ranks, spec.micro_batch) if setup.caches else None
+        )
+        loss = setup.loss(model, micro_batch=passes, gather=spec.ranks > 1)
+        collator = setup.collator(model)
+        trainer = cls(model=model, args=arguments, train_dataset=data, loss=loss, data_collator=collator)
+        trainer.spec, trainer.settings, trainer.setup, trainer.order = spec, settings, setup, order
+        trainer.selection = chosen[0] if chosen else None
         trainer.prepare()
         return trainer
 
@@ -129,6 +213,11 @@ class _Trainer(SentenceTransformerTrainer):
     def finished(self) -> bool:
         """Whether every step is done."""
         return bool(self.state.global_step >= self.order.steps)
+
+    def evaluates(self, step: int) -> bool:
+        """Whether the selection is evaluated after a step."""
+        due = step == self.order.steps or step % self.setup.evaluate_every == 0
+        return self.selection is not None and due
 
     def run(self) -> None:
         """Take all steps that are left, or those before a request to stop."""
@@ -151,9 +240,8 @@ class _Trainer(SentenceTransformerTrainer):
             raise DivergenceError("A weight is not a finite number after the last step.", hint=_LOWER)
         staging = self.spec.output.with_name(self.spec.output.name + ".new")
         shutil.rmtree(staging, ignore_errors=True)
-        self.model.max_seq_length = self.length
         with _writing(staging):
-            self.model.save(str(staging), create_model_card=False)
+            self.setup.save(self.model, staging)
             staging.rename(self.spec.output)
 
     # What the library's trainer calls
@@ -165,7 +253,7 @@ class _Trainer(SentenceTransformerTrainer):
         """The batches of this process after the steps that are done; no other random state is touched."""
         return DataLoader(
             cast(Any, self.train_dataset),
-            batch_sampler=_Slices(self.order, self.done, self.spec, self.settings.group_size or 0),
+            batch_sampler=_Slices(self.order, self.done, self.spec, self.settings.group),
             collate_fn=self.data_collator,
             generator=torch.Generator(),
         )
@@ -174,8 +262,8 @@ class _Trainer(SentenceTransformerTrainer):
         """The library's step, with its tokens counted and the part of this process in the loss."""
         masks = (value for name, value in inputs.items() if name.endswith("attention_mask"))
         self._tokens = sum(int(mask.sum()) for mask in masks)
-        if self.settings.group_size:
-            rows, group = self.order.size(self.state.global_step + 1), self.settings.group_size
+        if group := self.settings.group:
+            rows = self.order.size(self.state.global_step + 1)
             own, count = _own_groups(rows, group, self.spec), math.ceil(rows / group)
             cast(Any, self.loss).share = len(own) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
@@ -228,7 +316,8 @@ class _Trainer(SentenceTransformerTrainer):
 
     def _evaluate(self, *_args: Any, **_kwargs: Any) -> dict[str, float]:
         """Score the weights on the selection's data, and keep them if no earlier ones were better."""
-        score = self._score()
+        assert self.selection is not None
+        score = self.setup.score(self.model, self.selection)
         step = self.state.global_step
         self._keep({"step": step, "score": score})
         if score > self.best.score:
@@ -241,17 +330,6 @@ class _Trainer(SentenceTransformerTrainer):
                     path.with_suffix(".new").replace(path)
         self._since = time.perf_counter()
         return {}
-
-    def _score(self) -> float:
-        assert self.selection is not None
-        first, second, gold = (list(self.selection[name]) for name in self.selection.column_names[:3])
-        evaluator = EmbeddingSimilarityEvaluator(
-            first, second, gold, main_similarity="cosine", batch_size=64, write_csv=False
-        )
-        cut, self.model.max_seq_length = self.model.max_seq_length, self.length
-        score = float(evaluator(self.model)["spearman_cosine"])
-        self.model.max_seq_length = cut
-        return score if math.isfinite(score) else -1.0
 
     def _best_file(self, step: int) -> Path:
         return self.spec.checkpoints / f"best-{step:08d}.safetensors"
@@ -339,9 +417,7 @@ class _Cadence(TrainerCallback):
         trainer = self._trainer
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
         stop, due = self._agreed(STOP.is_set(), due)
-        every = trainer.settings.evaluate_every
-        ended = state.global_step == trainer.order.steps
-        control.should_evaluate = trainer.selection is not None and (state.global_step % every == 0 or ended)
+        control.should_evaluate = trainer.evaluates(state.global_step)
         control.should_save = due or stop
         control.should_training_stop = control.should_training_stop or stop
         if due:
@@ -378,7 +454,7 @@ def _own_groups(rows: int, size: int, spec: TrainingSpec) -> range:
     return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
 
 
-def _arguments(spec: TrainingSpec, settings: EmbeddingSettings) -> SentenceTransformerTrainingArguments:
+def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransformerTrainingArguments:
     """The library's arguments; it also joins the processes."""
     if settings.devices(spec.ranks) != spec.ranks:
         raise HarnessError(
@@ -414,7 +490,7 @@ def _arguments(spec: TrainingSpec, settings: EmbeddingSettings) -> SentenceTrans
     )
 
 
-def _rows(spec: TrainingSpec) -> Dataset:
+def text_rows(spec: TrainingSpec) -> Dataset:
     """The rows of all training sets, under the column names of the first."""
     from datasets import concatenate_datasets
 
@@ -424,7 +500,7 @@ def _rows(spec: TrainingSpec) -> Dataset:
     return concatenate_datasets([first, *renamed]) if others else first
 
 
-def _order(data: Dataset, spec: TrainingSpec, settings: EmbeddingSettings) -> BatchOrder:
+def _order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
     texts = None
     if settings.batches == "no_duplicates":
         texts = text_numbers(data.iter(batch_size=10_000), data.column_names)
@@ -434,7 +510,7 @@ def _order(data: Dataset, spec: TrainingSpec, settings: EmbeddingSettings) -> Ba
         epochs=settings.epochs,
         seed=spec.seed,
         texts=texts,
-        group=settings.group_size,
+        group=settings.group,
         keeps_last=settings.last_batch == "kept",
     )
     if order.steps == 0:
@@ -447,6 +523,29 @@ def _order(data: Dataset, spec: TrainingSpec, settings: EmbeddingSettings) -> Ba
 
 def _model(spec: TrainingSpec, settings: EmbeddingSettings, *, library: bool) -> LibrarySentenceTransformer:
     """The backbone with a new pooling; the prompts of an embedding model are kept."""
+    transformer = open_backbone(spec, library=library)
+    width = transformer.get_word_embedding_dimension()
+    pooling: nn.Module = (
+        AttentivePooling(width, heads=settings.heads)
+        if settings.pooling == ATTENTION
+        else Pooling(width, settings.pooling)
+    )
+    kind = LibrarySentenceTransformer if library else SentenceTransformer
+    model = kind(
+        modules=[transformer, pooling],
+        device=spec.device,
+        similarity_fn_name="cosine",
+        local_files_only=True,
+    )
+    keep_prompts(model, spec)
+    return model
+
+
+def open_backbone(spec: TrainingSpec, *, library: bool = False) -> Any:
+    """The Transformer module of a spec's backbone in float32, on the training's device.
+
+    With `library` it is transformers' own class in place of our network.
+    """
     backbone = spec.backbone
     extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra and not library else {}
     kind = LibrarySentenceTransformer if library else SentenceTransformer
@@ -457,23 +556,14 @@ def _model(spec: TrainingSpec, settings: EmbeddingSettings, *, library: bool) ->
         trust_remote_code=backbone.trust_remote_code,
         model_kwargs={"dtype": torch.float32, "weights_only": True, **extra},
     )
-    width = cast(Any, found[0]).get_word_embedding_dimension()
-    pooling: nn.Module = (
-        AttentivePooling(width, heads=settings.heads)
-        if settings.pooling == ATTENTION
-        else Pooling(width, settings.pooling)
-    )
-    model = kind(
-        modules=[found[0], pooling],
-        device=spec.device,
-        similarity_fn_name="cosine",
-        local_files_only=True,
-    )
-    described = describe(backbone.folder, own_code=backbone.trust_remote_code)
-    # The library would add empty prompts.
+    return found[0]
+
+
+def keep_prompts(model: LibrarySentenceTransformer, spec: TrainingSpec) -> None:
+    """Give a model the prompts of its backbone; the library would add empty ones."""
+    described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
     model.prompts = dict(described.prompts)
     model.default_prompt_name = described.default_prompt_name
-    return model
 
 
 def _own_state(loss: Any) -> dict[str, Tensor]:
@@ -522,7 +612,7 @@ def _board(spec: TrainingSpec, done: int) -> Any:
 
 
 @contextmanager
-def _explained(spec: TrainingSpec, settings: EmbeddingSettings, caches: bool) -> Iterator[None]:
+def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> Iterator[None]:
     """Say what did not fit into memory; another process may then take fewer rows in a pass."""
     try:
         yield
@@ -531,7 +621,7 @@ def _explained(spec: TrainingSpec, settings: EmbeddingSettings, caches: bool) ->
             raise
         whole = settings.batch_size // spec.ranks
         rows = (settings.passes(whole, spec.micro_batch) if caches else None) or whole
-        of = f" of {settings.max_length} tokens" if settings.max_length else ""
+        of = f" of {settings.longest} tokens" if settings.longest else ""
         TrainingLog(spec.folder).out_of_memory(rows=rows, halves=caches and rows > 1)
         raise HarnessError(
             f"A pass over {rows} rows{of} does not fit into memory.",

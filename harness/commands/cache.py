@@ -7,7 +7,6 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from harness import paths
 from harness.commands import options
 from harness.data.locate import human_size
 from harness.errors import UsageError
+from harness.plaid import index_artifact
 
 PARTS = {
     "vectors": "embeddings",
@@ -22,6 +22,7 @@ PARTS = {
     "source": "tasks built from source code, sizes of own data",
     "finetuned": "fine-tuned weights that others start from",
     "units": "scores taken apart for checks",
+    "plaid": "indexes of approximate searches",
 }
 
 
@@ -61,12 +62,12 @@ def _size(cache: Path | None, as_json: bool) -> int:
     "--model",
     "artifact",
     default="",
-    help="Only embeddings of the model whose key starts so (six digits or more).",
+    help="Only embeddings and indexes of the model whose key starts so (six digits or more).",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @options.as_json
 def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
-    """Remove cached embeddings, prepared data and weights; what is needed again is made again."""
+    """Remove cached embeddings, indexes, prepared data and weights; what is needed again is made again."""
     if artifact and not re.fullmatch("[0-9a-f]{6,64}", artifact):
         raise UsageError(
             f"{artifact!r} is not six or more digits of a model's key.",
@@ -85,7 +86,7 @@ def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run:
 
 
 def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
-    spaces = sorted((root / "vectors").glob("*/*"))
+    spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
     others = [folder for part in ("datasets", "finetuned") for folder in sorted((root / part).glob("*"))]
     return spaces if vectors_only else [*spaces, *others, *source]
@@ -96,15 +97,15 @@ def _matches(folder: Path, older_than: float | None, artifact: str) -> bool:
         newest = max((f.stat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
         if time.time() - newest < older_than * 86_400:
             return False
-    return not artifact or str(_about(folder).get("artifact", "")).startswith(artifact)
+    return not artifact or _artifact(folder).startswith(artifact)
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _artifact(folder: Path) -> str:
+    """The key of the model whose vectors are in a folder, or in an index; empty where it does not say."""
     try:
-        about = json.loads((folder / "space.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return about if isinstance(about, dict) else {}
+        return str(json.loads((folder / "space.json").read_text())["artifact"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return index_artifact(folder)
 
 
 def _bytes(folder: Path) -> int:

@@ -14,7 +14,7 @@ from harness import paths
 from harness.arguments import split_names
 from harness.catalog import open_recipe, open_suites
 from harness.catalog import suites as catalog_suites
-from harness.commands import options
+from harness.commands import data_score, options
 from harness.data.folder import Need, data_sets_in
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
@@ -58,6 +58,9 @@ def command() -> None:
     A data root holds data sets as the hub has them, in ORG/NAME. `pull` fills one on a connected
     machine; a run elsewhere then needs no network.
     """
+
+
+command.add_command(data_score.command)
 
 
 @command.command("list")

@@ -128,23 +128,32 @@ _OPTIONS = (
         default=None,
         help="Scale vectors to length 1 (default: as the model does).",
     ),
-    click.option(
+    max_length := click.option(
         "--max-length",
         type=Number("max_length"),
         default=None,
-        help="Longest input in tokens (default: the model's own).",
+        help="Longest input in tokens, of models with a vector for each token the longest document (default: "
+        "the model's own).",
     ),
-    click.option(
+    query_length := click.option(
+        "--query-length",
+        type=Number("query_length"),
+        default=None,
+        help="Longest query in tokens, of models with a vector for each token (default: the model's own, or "
+        "that of a BEIR task).",
+    ),
+    dtype := click.option(
         "--dtype",
         type=_Choice("dtype", list(DTYPES)),
         default="float32",
         help="Precision of weights and products.",
     ),
-    click.option(
+    vectors := click.option(
         "--vectors",
         type=_Choice("vectors", list(VECTORS)),
-        default="float32",
-        help="Precision in which vectors are kept and compared.",
+        default=None,
+        help="Precision in which vectors are kept and compared (default: float32, and float16 where each "
+        "token has a vector).",
     ),
     click.option(
         "--document-text",
@@ -152,20 +161,28 @@ _OPTIONS = (
         default=None,
         help="Text of a document in retrieval tasks (default: as the suite has it).",
     ),
-    click.option(
+    similarity := click.option(
         "--similarity",
         type=_Choice("similarity", get_args(Similarity)),
         default=None,
-        help="How vectors are compared (default: the model's own, else cosine).",
+        help="How vectors are compared (default: the model's own, else cosine; maxsim where each token has "
+        "one).",
     ),
     click.option(
+        "--index",
+        default=None,
+        metavar="INDEX",
+        help="Search of models with a vector for each token: exact (the default), or the approximate "
+        "plaid[:SETTING=VALUE,...] (docs/retrieval.md).",
+    ),
+    prompt := click.option(
         "--prompt",
         "prompts",
         multiple=True,
         metavar="NAME=TEXT",
         help="Text put before inputs; NAME is query, document, a task or a type. Repeat for several.",
     ),
-    click.option(
+    prompts := click.option(
         "--prompts",
         "prompt_file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -196,7 +213,7 @@ _OPTIONS = (
         default=None,
         help="CPU threads of each process (default: torch's own choice).",
     ),
-    click.option(
+    batch_tokens := click.option(
         "--batch-tokens",
         type=Number("batch_tokens"),
         default=None,
@@ -217,7 +234,7 @@ _OPTIONS = (
     click.option(
         "--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so."
     ),
-    click.option(
+    trust_remote_code := click.option(
         "--trust-remote-code",
         is_flag=True,
         help="Run code from the model's repository; needs a pinned commit.",
@@ -231,6 +248,9 @@ _OPTIONS = (
 )
 
 
+device = click.option(
+    "--device", default="", metavar="DEVICE", help="Device, e.g. cuda:0 (default: a GPU, else the CPU)."
+)
 models = click.option(
     "--model",
     "models",

@@ -14,7 +14,9 @@ from harness import evaluation, progress, provenance
 from harness.commands import options
 from harness.commands.train import TrainingCost, print_trainings, training_costs
 from harness.context import JobContext, WorkerLimits
+from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
+from harness.evaluation import most_tokens, size_of_index
 from harness.identity import digest
 from harness.plan import PlannedScore
 from harness.progress import duration_text
@@ -116,8 +118,52 @@ class _Line:
     notes: tuple[str, ...] = ()
     data_texts: int | None = None
     data_characters: int | None = None
+    search: _SearchCost | None = None
     purpose: Purpose = "final"
     error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SearchCost:
+    """The expected cost of searching vectors of tokens; seconds are None where unknown.
+
+    Attributes:
+        queries: Those of an exact search, or a thousand where their number is not known.
+        pairs: The pairs of tokens that it compares for them; None where an index is searched.
+        seconds: The time of that.
+        index_seconds: The time of making an index.
+        index_bytes: The disk that it takes at most; None where the size of the task is not known.
+        is_long: Whether an exact search takes an hour or more, by past ones or a rough figure.
+    """
+
+    queries: int = 0
+    pairs: int | None = None
+    seconds: float | None = None
+    index_seconds: float | None = None
+    index_bytes: int | None = None
+    is_long: bool = False
+
+    def note(self, task: str) -> str:
+        """A sentence on an index, or on an exact search that is long; empty for a short one."""
+        taken = self.index_seconds if self.pairs is None else self.seconds
+        time = "an unknown time" if taken is None else f"about {duration_text(taken)}"
+        if self.pairs is None:
+            disk = "" if self.index_bytes is None else f" and up to {human_size(self.index_bytes)} of disk"
+            return f"{task}: its index takes {time}{disk}, unless it is there"
+        return self.is_long * (
+            f"{task}: the exact search for {self.queries:,} queries compares {self.pairs:.1e} pairs of "
+            f"tokens and takes {time}; --index plaid is approximate, and its recall is measured"
+        )
+
+
+LONG = 3600.0
+"""The seconds from which an exact search is long."""
+
+QUERIES = 1000
+"""Queries of a task whose number is not known."""
+
+PAIRS_PER_SECOND = {"cpu": 1e9, "cuda": 1e11}
+"""Rough figures for an exact search, until a run has shown one."""
 
 
 def _estimate(prepared: PreparedRun) -> list[_Line]:
@@ -144,7 +190,8 @@ class _PastRun:
     """The work behind a finished record, scored from vectors.
 
     `about` is what was encoded (task, data, splits and subsets), `how` the model, its encoding and prompts;
-    `characters` are 0 in records that do not have them. `device` is its kind and name.
+    `characters` are 0 in records that do not have them. `device` is its kind and name. `compared` are the
+    pairs of tokens of an exact search and its seconds, `index` the tokens of new indexes and their seconds.
     """
 
     model: str
@@ -158,6 +205,8 @@ class _PastRun:
     device: tuple[str, str]
     seconds: float
     others: float
+    compared: tuple[float, float] = (0, 0)
+    index: tuple[float, float] = (0, 0)
 
     @staticmethod
     def of(record: Record) -> _PastRun:
@@ -175,6 +224,8 @@ class _PastRun:
             device=(device.get("kind", ""), device.get("name", "")),
             seconds=spent.get("encode", 0.0),
             others=spent.get("load", 0.0) + spent.get("score", 0.0),
+            compared=(made.get("token_pairs", 0), spent.get("search", 0.0)),
+            index=_new_indexes(made.get("index", {})),
         )
 
     @property
@@ -183,13 +234,21 @@ class _PastRun:
         return 0 < self.tokens < self.texts * self.max_length / 2
 
 
+def _new_indexes(index: Mapping[str, Any]) -> tuple[float, float]:
+    """The tokens of the indexes that a score made, and the seconds of that."""
+    new = [search for search in index.get("searches", ()) if not search["was_there"]]
+    return sum(one["tokens"] for one in new), sum(one["seconds"]["index"] for one in new)
+
+
 def _about(identity: Mapping[str, Any]) -> str:
     names = ("task", "data", "splits", "subsets", "documents")
     return digest({name: identity[name] for name in names if name in identity})
 
 
 def _how(identity: Mapping[str, Any]) -> str:
-    return digest({name: identity[name] for name in ("artifact", "encoding", "prompts")})
+    """What the vectors of a score depend on, whatever searches them."""
+    encoding = {name: value for name, value in identity["encoding"].items() if name != "index"}
+    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +337,35 @@ class _PastRuns:
     def other_seconds(self, cell: PlannedScore) -> float:
         """The seconds for loading and scoring that the task took the last time; 0 if unknown."""
         return next((run.others for run in reversed(self.runs) if run.about == _about(cell.identity)), 0.0)
+
+    def search(self, cell: PlannedScore) -> _SearchCost:
+        """The cost of the search of a score, by past searches on this device."""
+        encoding, size = cell.subject.encoding, cell.task.size
+        assert isinstance(encoding, Encoding)
+        assert encoding.late_interaction is not None
+        tokens = most_tokens(size, encoding) if size.texts is not None else None
+        if encoding.index is not None:
+            rate = self._rate([run.index for run in self.runs if self._is_here(run)])
+            return _SearchCost(
+                index_seconds=tokens / rate if rate and tokens is not None else None,
+                index_bytes=size_of_index(cell) if tokens is not None else None,
+            )
+        queries = size.examples or QUERIES
+        pairs = queries * encoding.late_interaction.query_length * (tokens or 0)
+        rate = self._rate([run.compared for run in self.runs if self._is_here(run)])
+        usual = PAIRS_PER_SECOND.get(self.device[0], PAIRS_PER_SECOND["cpu"])
+        return _SearchCost(
+            queries=queries,
+            pairs=pairs,
+            seconds=pairs / rate if rate else None,
+            is_long=pairs / (rate or usual) >= LONG,
+        )
+
+    @staticmethod
+    def _rate(done: Sequence[tuple[float, float]]) -> float | None:
+        """Amounts a second, from amounts and seconds; None if nothing is known."""
+        seconds = sum(one for amount, one in done if amount)
+        return sum(amount for amount, _ in done) / seconds if seconds else None
 
     def parameters(self, cell: PlannedScore) -> int:
         """The parameters of a model: those in its records, else as many as its files hold in float32."""
@@ -373,7 +461,7 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
         console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for suite in suites for note in (*suite.notes, *left_out_lines(suite))):
         console.print(note, style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(note for line in learnt for note in line.notes):
+    for note in dict.fromkeys(note for line in lines for note in line.notes):
         console.print(note, style="yellow", highlight=False, soft_wrap=True)
     to_do = [line for line in lines if line.state == "to do"]
     known = [line.seconds for line in to_do if line.seconds is not None]
@@ -411,6 +499,7 @@ def _table(lines: Sequence[_Line], numbers: Sequence[str], *, keys: bool) -> Tab
 def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
     """The cost of a score from vectors."""
     state = _state(cell)
+    search = past.search(cell) if state == "to do" and cell.subject.interacts_late else None
     texts, tokens = past.work(cell) if state == "to do" else (None, None) if cell.problem else (0, 0)
     parameters = past.parameters(cell)
     rate = past.tokens_per_second(cell.subject.artifact.key, parameters)
@@ -427,8 +516,12 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
         data_characters=cell.task.size.characters,
         flops=2.0 * parameters * tokens if parameters and tokens is not None else None,
         seconds=None
-        if tokens is None or not rate
-        else tokens / rate + (0 if cell.record else past.other_seconds(cell)),
+        if tokens is None or not (rate or tokens == 0)
+        else (tokens / rate if rate else 0.0)
+        + (0 if cell.record else past.other_seconds(cell))
+        + ((search.seconds or search.index_seconds or 0.0) if search else 0.0),
+        search=search,
+        notes=tuple(filter(None, [search.note(cell.task.name) if search else ""])),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from harness.model_store import ModelStore
 from harness.progress import most_common
 from harness.record import Record
 from harness.results import (
+    APPROXIMATE,
     MeasuredSuite,
     NotMeasuredError,
     RecipeCondition,
@@ -43,6 +44,8 @@ from harness.scores import (
 from harness.suite_report import (
     CHOSE,
     aggregates_json,
+    approximate_lines,
+    is_approximate,
     lineages_lines,
     mean_text,
     means_lines,
@@ -173,6 +176,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
                 "reference": r.key in measured.reference,
                 "former": measured.is_former(r),
                 "selected": record_chose(r, measured.lineage),
+                "approximate": is_approximate(r),
             }
             for r in records
         ]
@@ -193,6 +197,12 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
             *about_task, score_text(record.main_score), _distinguishing_text(record, measured, common)
         )
     print_table(table, console())
+    _print_approximate(records)
+
+
+def _print_approximate(records: Iterable[Record]) -> None:
+    for line in approximate_lines(records):
+        console().print(line, highlight=False, soft_wrap=True)
 
 
 def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> str:
@@ -208,6 +218,8 @@ def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> s
         parts.append("reference")
     if record_chose(record, measured.lineage):
         parts.append(CHOSE)
+    if is_approximate(record) and settings == common:  # else the settings say it
+        parts.append(APPROXIMATE)
     return ", ".join(parts)
 
 
@@ -455,12 +467,20 @@ def _print_suite(
     for column in suite.columns:
         if column.tasks:
             values = [one.columns[column.name] for one in (means, *further.values())]
-            table.add_row(column.name, column.type, *map(score_text, values), _mark(column, lineage))
+            near = [APPROXIMATE] if view and any(map(is_approximate, _records_of(column, view))) else []
+            marks = ", ".join(filter(None, [_mark(column, lineage), *near]))
+            table.add_row(column.name, column.type, *map(score_text, values), marks)
     out = console()
     print_table(table, out)
     others = [f"{name}: {mean_text(one.over_tasks)}" for name, one in further.items()]
     for line in (*means_lines(suite, means), *others, *_unproven(view)):
         out.print(line, highlight=False, soft_wrap=True)
+    _print_approximate(view.records.values() if view else ())
+
+
+def _records_of(column: Column, view: Any) -> list[Record | None]:
+    """The records of a column's tasks, or that of the column where it shows a part of a task."""
+    return [view.records.get(name) for name in (column.name, *(task.name for task in column.tasks))]
 
 
 def _unproven(view: Any) -> list[str]:

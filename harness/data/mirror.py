@@ -95,13 +95,12 @@ def _of_task(task: Task) -> Need:
 
 
 def _of_recipe(name: str, data: TrainingData) -> Need:
-    config = (data.config,) if data.config else ()
     return Need(
         path=data.path,
         revision=data.revision,
         tasks=(name,),
-        subsets=config,
-        configs=(config,) if config and not data.file else (),
+        subsets=data.configs,
+        configs=() if data.file else tuple((config,) for config in data.configs),
         files=(data.file,) if data.file else (),
     )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 """The endings of files of one's own."""
 
-CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 """The documents and the queries of a folder in BEIR's layout, each with `_id`."""
 
 _ANCHORS = (
@@ -198,8 +198,8 @@ class RowsFile:
             UsageError: There is no such split.
             DataError: An id is unknown or there twice, or a text is blank; the message names file and row.
         """
-        judged = _judgements(folder, split)
-        read = (folder / CORPUS, folder / _QUERIES, judged)
+        judged = judgement_file(folder, split)
+        read = (folder / CORPUS, folder / QUERIES, judged)
         with readable(folder):
             stamp = digest([_VERSION, "judgements", *(files.sha256_file(path, cache) for path in read)])
         name = f"{folder.name}:{split}"
@@ -356,8 +356,12 @@ def _pairs(rows: Iterator[_Row]) -> _Rows:
     return _Rows(columns=columns, score="", batches=_in_batches(rows, columns, ""))
 
 
-def _judgements(folder: Path, split: str) -> Path:
-    """The file with the judgements of a split."""
+def judgement_file(folder: Path, split: str) -> Path:
+    """The file with the judgements of a split.
+
+    Raises:
+        UsageError: There is none; the message names the splits that there are.
+    """
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
         there = sorted(one.stem for one in (folder / "qrels").glob("*.tsv"))
@@ -383,7 +387,7 @@ def _judged_rows(corpus: Path, queries: Path, judged: Path) -> Iterator[_Row]:
         for name, there, where in ((query, asked, queries), (document, found, corpus)):
             if name not in there:
                 raise row.error(f"the id {name!r} is not in {where}.")
-        yield asked[query].text("text"), _document_text(found[document])
+        yield asked[query].text("text"), document_text(found[document])
 
 
 def _by_id(path: Path, wanted: Collection[str]) -> dict[str, TableRow]:
@@ -399,7 +403,7 @@ def _by_id(path: Path, wanted: Collection[str]) -> dict[str, TableRow]:
     return found
 
 
-def _document_text(row: TableRow) -> str:
+def document_text(row: TableRow) -> str:
     """Title and text of a document with a blank between them, as mteb puts them together."""
     title = row.text("title", may_be_blank=True) if "title" in row.fields else ""
     text = f"{title} {row.text('text', may_be_blank=True)}".strip()

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness import files
-from harness.data.folder import Need, data_sets_in
+from harness.data.folder import Need, data_sets_in, identify
 from harness.data.locate import (
     DataMissing,
     DataSettings,
     Located,
+    declared_subsets,
     explain_hub_error,
     locate_data,
     locate_local,
@@ -39,6 +40,7 @@ from harness.data.rows import (
     require_values,
 )
 from harness.data.schema import SplitFiles, TableHead, one_line, readable_folder
+from harness.data.scored_tables import IDS, SCORES, TEXTS, ScoredTables, is_scored
 from harness.data.tables import absolute_path, readable
 from harness.errors import DataError, UsageError, nearest, shortened
 from harness.identity import canonical
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-Form = Literal["pair", "triplet", "tuple", "scored pair"]
+Form = Literal["pair", "triplet", "tuple", "scored pair", "query with scored documents"]
 """The form of a row."""
 
 
@@ -74,6 +76,8 @@ class TrainingData:
             draws them, which also shuffles the others.
         split_seed: The seed of that draw.
         first: The rows that are read after that, from the first one on; all others are left out.
+        texts: The configurations with the texts of the ids that the rows hold in place of texts (see
+            harness.data.scored_tables); empty for rows of texts.
         rows: The rows at this revision that remain, for a plan without the data; not part of the identity.
     """
 
@@ -90,11 +94,19 @@ class TrainingData:
     held_out: int = 0
     split_seed: int = 0
     first: int | None = None
+    texts: tuple[str, ...] = ()
     rows: int | None = None
+
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """All configurations that are read; none where the data set's only one is."""
+        return (self.config, *self.texts) if self.config else ()
 
     @property
     def form(self) -> Form:
         """The form of a row."""
+        if self.texts:
+            return "query with scored documents"
         if self.score:
             return "scored pair"
         return {2: "pair", 3: "triplet"}.get(len(self.columns), "tuple")  # type: ignore[return-value]
@@ -160,6 +172,8 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     split = SplitFiles.read(located.folder, data.config, data.split)
     for file, head in zip(split.files, split.heads, strict=True):
         _require_columns(data, head, str(file))
+    for config in data.texts:
+        SplitFiles.read(located.folder, config, data.split)
     rows, count = data.rows, None if data.rows is not None else _count(data, split)
     rows = data.remaining(count) if count is not None else rows
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
@@ -173,11 +187,13 @@ def _located(data: TrainingData, settings: DataSettings) -> Located:
         return near
     held = snapshot_folder(data.path, data.revision)
     whole = held is not None and (
-        (held / data.file).is_file() if data.file else _is_whole(held, data.config, data.split)
+        (held / data.file).is_file()
+        if data.file
+        else all(_is_whole(held, config, data.split) for config in data.configs or ("",))
     )
     if held is not None and whole:
         return Located(data=wanted, folder=held, origin="hub-cache")
-    return locate_data(wanted, settings, subsets=(data.config,) if data.config else ())
+    return locate_data(wanted, settings, subsets=data.configs)
 
 
 def _is_whole(folder: Path, config: str, split: str) -> bool:
@@ -209,6 +225,8 @@ def _require_columns(data: TrainingData, head: TableHead, where: str) -> None:
             close = nearest(name, head.columns)
             there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(head.columns)}"
             raise DataError(f"{where}: there is no column {name!r}; {there}.")
+        if data.texts:
+            continue  # ids and lists, which are checked when they are looked up
         if name in data.columns and name in head.no_text:
             raise DataError(f"{where}: the column {name!r} holds {head.no_text[name]}, not text.")
         if name not in data.columns and name in head.text:
@@ -258,9 +276,9 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     """The training data that a user names with `--train-data`.
 
     Args:
-        text: A file of rows (JSONL, CSV, TSV or Parquet), a folder `path[:split]` in BEIR's layout, a data
-            set `org/name[@revision][:config]` of the data root or the hub, or `code:FOLDER` for the pairs of
-            docstring and function in Python source.
+        text: A file of rows (JSONL, CSV, TSV or Parquet), a folder `path[:split]` in BEIR's layout, a folder
+            of scored documents, a data set `org/name[@revision][:config]` of the data root or the hub, or
+            `code:FOLDER` for the pairs of docstring and function in Python source.
         settings: The places to look.
 
     Raises:
@@ -273,9 +291,11 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     with readable(file):
         if file.is_file():
             return _own_rows(RowsFile.of_file(file, settings.cache))
-    judged = _judged_folder(text)
+    judged = judged_folder(text)
     if judged is not None:
         return _own_rows(RowsFile.of_judgements(*judged, settings.cache))
+    if file.is_dir() and is_scored(declared_subsets(file)):
+        return _scored(identify(Data(path=""), file, settings.cache), file, file.name)
     kind, colon, argument = text.partition(":")
     made = RowsFile.of_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
     if made is not None:
@@ -297,7 +317,7 @@ _EXAMPLES = (
 )
 
 
-def _judged_folder(text: str) -> tuple[Path, str] | None:
+def judged_folder(text: str) -> tuple[Path, str] | None:
     """The folder in BEIR's layout and its split that a text names, "train" where it names none."""
     whole, (name, _, split) = absolute_path(text), text.rpartition(":")
     named = [(whole, "train"), *([(absolute_path(name), split)] if name and split else [])]
@@ -333,6 +353,8 @@ def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
 def _own_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
     """A data set of the data root or the hub, its columns taken by their names."""
     folder, data = _own_folder(path, revision, config, settings)
+    if config in ("", "train") and is_scored(declared_subsets(folder)):
+        return _scored(data, folder, path)
     try:
         split = SplitFiles.read(folder, config, "train")
     except DataError as error:
@@ -352,6 +374,21 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
     )
     name = f"{path}:{split.config}" if split.config not in ("", "default") else path
     return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True)
+
+
+def _scored(data: Data, folder: Path, name: str) -> LocatedTraining:
+    """Queries with scored documents in a folder in hub layout."""
+    made = TrainingData(
+        path=data.path,
+        revision=data.revision,
+        content=data.content,
+        config="train",
+        columns=IDS,
+        score=SCORES,
+        texts=TEXTS,
+    )
+    rows = {config: SplitFiles.read(folder, config, "train").rows for config in made.configs}
+    return LocatedTraining(data=made, folder=folder, name=name, rows=rows["train"], own=True)
 
 
 def _own_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
@@ -425,12 +462,16 @@ def _fetched(path: str, commit: str, config: str) -> Path:
 def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
     """The rows as a memory-mapped table with the text columns in order, then the score if there is one.
 
+    Queries with scored documents have the columns of `ScoredTables.rows`.
+
     Raises:
         DataError: A text is missing, blank or no text; the message names the row.
     """
     import numpy as np
 
     data = located.data
+    if data.texts:
+        return load_scored(located, cache=cache).rows
     with _place(located, cache), no_bars():
         table = _read(located)
     _require_kinds(located, table)
@@ -454,6 +495,21 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         require_values(batch, located.name, numbers[done:], shown=table.column_names)
         done += batch.num_rows
     return table
+
+
+def load_scored(located: LocatedTraining, *, cache: Path) -> ScoredTables:
+    """The tables of queries with scored documents, the first ones where the data says how many.
+
+    Raises:
+        DataError: An id has no text, or a row has another number of scores than of documents.
+    """
+    data = located.data
+    with _place(located, cache), no_bars():
+        read = [_read(replace(located, data=replace(data, config=one))) for one in data.configs]
+    tables = ScoredTables.join(*read, name=located.name, identity=data.identity, cache=cache)
+    if data.first is None:
+        return tables
+    return replace(tables, numbers=tables.numbers.select(range(data.remaining(len(tables.numbers)))))
 
 
 def _place(located: LocatedTraining, cache: Path) -> contextlib.AbstractContextManager[object]:
@@ -538,6 +594,9 @@ class TrainingSize:
         """
         import pyarrow.compute as pc
 
+        if located.data.texts:
+            tables = load_scored(located, cache=cache)
+            return TrainingSize(rows=len(tables.numbers), characters=tables.characters())
         table = load_training(located, cache=cache)
         found = dict.fromkeys(located.data.columns, 0)
         for batch in _batches(table):
@@ -567,6 +626,9 @@ def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent:
     before = trained_texts(parent)
     parts = [np.empty(0, np.uint64) if before is None else before]
     for located in data:
+        if located.data.texts:
+            parts += [_hashes(texts) for _, texts in load_scored(located, cache=cache).texts()]
+            continue
         for batch in _batches(load_training(located, cache=cache)):
             parts += [_hashes(batch[name].to_pylist()) for name in located.data.columns]
     found = io.BytesIO()

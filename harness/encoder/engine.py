@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,7 +250,7 @@ CHARACTERS_A_TOKEN = 4
 """The assumed characters of a token, for models that tokenize in their own way."""
 
 
-class _Inputs(Protocol):
+class Inputs(Protocol):
     """The tokenized texts of a window; `order` lists them longest first, `lengths` are in that order."""
 
     order: NDArray[np.int64]
@@ -260,7 +261,7 @@ class _Inputs(Protocol):
         ...
 
 
-def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> _Inputs:
+def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
     """The inputs for texts with a prompt before each, as in the model's own `encode`."""
     prompted = [prompt + text for text in texts]
     way = route(model, role)
@@ -287,21 +288,7 @@ class _Tokenized:
         self._tokenizer = first.tokenizer
         self._extra = extra
         require_padding(self._tokenizer)
-        stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
-        found = self._tokenizer(
-            [text.lower() for text in stripped] if first.do_lower_case else stripped,
-            padding=False,
-            truncation="longest_first",
-            max_length=first.max_seq_length,
-            return_attention_mask=False,
-        )
-        lengths = np.fromiter(map(len, found["input_ids"]), dtype=np.int64, count=len(texts))
-        total = int(lengths.sum())
-        self._flat = {
-            name: np.fromiter(chain.from_iterable(found[name]), dtype=np.int32, count=total)
-            for name in ("input_ids", "token_type_ids")
-            if name in found
-        }
+        self._flat, lengths, _ = tokenized(first, texts, first.max_seq_length)
         self.order = np.argsort(-lengths, kind="stable")
         self.lengths = lengths[self.order]
         self._starts = (np.cumsum(lengths) - lengths)[self.order]
@@ -325,6 +312,33 @@ class _Tokenized:
             for name, flat in self._flat.items()
         }
         return {**padded, "attention_mask": torch.from_numpy(mask.astype(np.int64)), **self._extra}
+
+
+def tokenized(
+    module: Any, texts: Sequence[str], max_length: int | None
+) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64], Sequence[Any]]:
+    """The tokens of texts by the library's Transformer with a fast tokenizer.
+
+    Returns:
+        `input_ids`, and `token_type_ids` where the tokenizer has them, of one text after the other; the
+        number of tokens of each text; and the tokenizer's encodings, which know what was cut off.
+    """
+    stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
+    found = module.tokenizer(
+        [text.lower() for text in stripped] if module.do_lower_case else stripped,
+        padding=False,
+        truncation="longest_first",
+        max_length=max_length,
+        return_attention_mask=False,
+    )
+    lengths = np.fromiter(map(len, found["input_ids"]), dtype=np.int64, count=len(texts))
+    total = int(lengths.sum())
+    flat = {
+        name: np.fromiter(chain.from_iterable(found[name]), dtype=np.int32, count=total)
+        for name in ("input_ids", "token_type_ids")
+        if name in found
+    }
+    return flat, lengths, found.encodings
 
 
 class _Untokenized:
@@ -390,11 +404,19 @@ GPU_BUDGET = 65_536
 WINDOW = 32_768
 """The number of texts that are tokenized and sorted at a time, which bounds memory."""
 
+Batch = TypeVar("Batch")
+
+Finish: TypeAlias = Callable[["NDArray[np.int64]", Batch], None]
+"""Takes the rows of a finished batch, and what its pass gave."""
+
 Progress = Callable[[int, int], None]
 """A callback after each batch with the numbers of finished texts and tokens."""
 
 
-class Keeper(Protocol):
+Kept = TypeVar("Kept", contravariant=True)
+
+
+class Keeper(Protocol[Kept]):
     """Keeps finished vectors while others are still being made."""
 
     @property
@@ -402,17 +424,17 @@ class Keeper(Protocol):
         """Whether it wants what is finished now; it gets the rest in the end."""
         ...
 
-    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+    def add(self, texts: Sequence[str], vectors: Kept) -> None:
         """Take the vectors of some texts."""
         ...
 
 
-class Encoder:
-    """A loaded model that turns texts into vectors.
+class Engine(ABC, Generic[Batch]):
+    """A loaded model that turns batches of texts into vectors; `Batch` is what one pass gives.
 
     Attributes:
         model: The modules.
-        roles: The sides with a tower of their own; a single entry where there is one tower.
+        roles: The sides whose texts are encoded in different ways; a single entry where there is one way.
         dimension: The length of a vector.
         device: The device of the model, such as "cpu" or "cuda:0".
         parameters: The number of parameters.
@@ -455,20 +477,27 @@ class Encoder:
 
     def _take(self, model: SentenceTransformer) -> None:
         self.model = model
-        self.roles = roles(model)
+        self.roles = self._sides(model)
         if self._on_cpu:
             _use_onednn(model)
 
-    def _one_dimension(self) -> int:
-        found = {role: int(self.encode_batch(["a text"], role=role).shape[1]) for role in self.roles}
-        if len(set(found.values())) > 1:
-            raise ModelError(
-                "The vectors of its sides cannot be compared: "
-                + ", ".join(f"{role or 'no side'} has {width} dimensions" for role, width in found.items())
-            )
-        return next(iter(found.values()))
+    @abstractmethod
+    def _sides(self, model: SentenceTransformer) -> list[Role]:
+        """The sides whose texts are encoded in different ways."""
 
-    def reload(self, load: Callable[[], Encoder]) -> None:
+    @abstractmethod
+    def _one_dimension(self) -> int:
+        """The length of a vector, after a first pass."""
+
+    @abstractmethod
+    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
+        """The tokenized texts of a side, each with `prompt` before it."""
+
+    @abstractmethod
+    def _pass(self, features: dict[str, Any]) -> Batch:
+        """The vectors of one tokenized batch on the model's device."""
+
+    def reload(self, load: Callable[[], Engine[Any]]) -> None:
         """Replace the model by a new load, never two in memory; no model is left if `load` fails."""
         import torch
 
@@ -478,86 +507,52 @@ class Encoder:
             torch.cuda.empty_cache()
         self._take(load().model)
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        prompt: str = "",
-        role: Role = "",
-        progress: Progress | None = None,
-        keeper: Keeper | None = None,
-    ) -> NDArray[np.float32]:
-        """The vectors of `texts`, each with `prompt` before it.
-
-        Equal texts are encoded once. The vectors equal those of `SentenceTransformer.encode` up to rounding.
-        `role` is the side of the texts, which chooses the tower. `keeper` gets every finite vector once.
-
-        Returns:
-            Shape (len(texts), dimension), float32, in the order of `texts`.
-
-        Raises:
-            ModelError: A vector is not finite, or a single text does not fit into memory.
-        """
-        places: dict[str, int] = {}
-        inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
-        copies = np.bincount(inverse, minlength=len(places))
-        unique = list(places)
-        vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
-        for start in range(0, len(unique), WINDOW):
-            part = slice(start, start + WINDOW)
-            inputs = _prepare(self.model, unique[part], prompt, role)
-            keep = _Keep(keeper, unique[part], vectors[part])
-            self._encode_window(inputs, keep, copies[part], progress)
-        _require_finite(vectors, unique, inverse)
-        return vectors[inverse]
-
-    def count_tokens(self, texts: Sequence[str], *, prompt: str = "") -> int:
+    def count_tokens(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> int:
         """The number of tokens of `texts` after truncation, special ones included."""
         return sum(
-            int(_prepare(self.model, texts[start : start + WINDOW], prompt, "").lengths.sum())
+            int(self._inputs(texts[start : start + WINDOW], prompt, role).lengths.sum())
             for start in range(0, len(texts), WINDOW)
         )
 
-    def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
-        """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
-        inputs = _prepare(self.model, texts, prompt, role)
-        done: Batches = []
+    def text_notes(self, _role: Role, _texts: int) -> list[str]:
+        """Notes on the texts of a side that were encoded since the last call; `_texts` is their number."""
+        return []
+
+    def _at_once_padded(self, inputs: Inputs, finish: Finish[Batch]) -> None:
+        """Run all texts in one batch padded to the longest, halved where it does not fit into memory."""
 
         def run(span: Span) -> None:
-            done.append((inputs.order[slice(*span)], self._vectors(inputs, span)))
+            finish(inputs.order[slice(*span)], self._batch(inputs, span))
 
-        whole = _Queue(inputs.lengths, len(texts) * int(inputs.lengths[0]))
+        whole = _Queue(inputs.lengths, len(inputs.lengths) * int(inputs.lengths[0]))
         _drain(whole, run, threads=min(self._threads, 1), halved=self._halved)
-        return _gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
 
-    def _encode_window(
+    def _in_batches(
         self,
-        inputs: _Inputs,
-        keep: _Keep,
+        inputs: Inputs,
         copies: NDArray[np.int64],
+        finish: Finish[Batch],
         progress: Progress | None,
     ) -> None:
-        """Encode a window's texts; text i stands for `copies[i]` of the given texts."""
+        """Run a window's texts in batches; text i stands for `copies[i]` of the given texts."""
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
         queue = _Queue(inputs.lengths, min(self._budget, share), self._at_once)
 
         def run(span: Span) -> None:
             rows = inputs.order[slice(*span)]
-            vectors = self._vectors(inputs, span)
+            found = self._batch(inputs, span)
             tokens = int(inputs.lengths[slice(*span)].sum())
             with self._lock:
-                keep.add(rows, vectors)
+                finish(rows, found)
                 self.tokens_seen += tokens
                 self.batches += 1
                 if progress:
                     progress(int(copies[rows].sum()), tokens)
 
         _drain(queue, run, threads=min(self._threads, len(copies)), halved=self._halved)
-        keep.hand_over()
 
-    def _vectors(self, inputs: _Inputs, span: Span) -> Tensor:
-        features = {name: self._moved(value) for name, value in inputs.features(span).items()}
-        return forward(self.model, features)
+    def _batch(self, inputs: Inputs, span: Span) -> Batch:
+        return self._pass({name: self._moved(value) for name, value in inputs.features(span).items()})
 
     def _moved(self, value: Any) -> Any:
         import torch
@@ -578,6 +573,70 @@ class Encoder:
             torch.cuda.empty_cache()
 
 
+class Encoder(Engine["Tensor"]):
+    """A loaded model that turns a text into a vector."""
+
+    def _sides(self, model: SentenceTransformer) -> list[Role]:
+        return roles(model)
+
+    def _one_dimension(self) -> int:
+        found = {role: int(self.encode_batch(["a text"], role=role).shape[1]) for role in self.roles}
+        if len(set(found.values())) > 1:
+            raise ModelError(
+                "The vectors of its sides cannot be compared: "
+                + ", ".join(f"{role or 'no side'} has {width} dimensions" for role, width in found.items())
+            )
+        return next(iter(found.values()))
+
+    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
+        return _prepare(self.model, texts, prompt, role)
+
+    def _pass(self, features: dict[str, Any]) -> Tensor:
+        return forward(self.model, features)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        role: Role = "",
+        progress: Progress | None = None,
+        keeper: Keeper[NDArray[np.float32]] | None = None,
+    ) -> NDArray[np.float32]:
+        """The vectors of `texts`, each with `prompt` before it.
+
+        Equal texts are encoded once. The vectors equal those of `SentenceTransformer.encode` up to rounding.
+        `role` is the side of the texts, which chooses the tower. `keeper` gets every finite vector once.
+
+        Returns:
+            Shape (len(texts), dimension), float32, in the order of `texts`.
+
+        Raises:
+            ModelError: A vector is not finite, or a single text does not fit into memory.
+        """
+        places: dict[str, int] = {}
+        inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
+        copies = np.bincount(inverse, minlength=len(places))
+        unique = list(places)
+        vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
+        for start in range(0, len(unique), WINDOW):
+            part = slice(start, start + WINDOW)
+            keep = _Keep(keeper, unique[part], vectors[part])
+            inputs = self._inputs(unique[part], prompt, role)
+            self._in_batches(inputs, copies[part], keep.add, progress)
+            keep.hand_over()
+        _require_finite(vectors, unique, inverse)
+        return vectors[inverse]
+
+    def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
+        """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
+        done: Batches = []
+        self._at_once_padded(
+            self._inputs(texts, prompt, role), lambda rows, vectors: done.append((rows, vectors))
+        )
+        return _gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
+
+
 Batches = list[tuple[NDArray[np.int64], "Tensor"]]
 """For each batch its rows, and its vectors on the model's device."""
 
@@ -592,7 +651,9 @@ def _gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
 class _Keep:
     """The finished batches of a window: they go to the rows of `out`, and to a keeper where there is one."""
 
-    def __init__(self, keeper: Keeper | None, texts: list[str], out: NDArray[np.float32]) -> None:
+    def __init__(
+        self, keeper: Keeper[NDArray[np.float32]] | None, texts: list[str], out: NDArray[np.float32]
+    ) -> None:
         self._keeper = keeper
         self._texts = texts
         self._out = out

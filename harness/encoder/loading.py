@@ -29,14 +29,25 @@ from harness.encoder.preflight import check_family
 from harness.encoder.tensors import left_out
 from harness.encoder.trust import check_trust
 from harness.errors import HarnessError, ModelError, UsageError
-from harness.types import Artifact, Encoding, Role
+from harness.types import SIDES, Artifact, Encoding, LateInteraction, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
 
+    from harness.encoder.late_interaction import TokenEncoder
+
 
 def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None) -> Encoder:
+    """The model of `artifact` with a vector for each text, ready to encode as `encoding` says (load_any)."""
+    encoder = load_any(artifact, encoding, device=device, batch_tokens=batch_tokens)
+    assert isinstance(encoder, Encoder)
+    return encoder
+
+
+def load_any(
+    artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None
+) -> Encoder | TokenEncoder:
     """The model of `artifact`, ready to encode as `encoding` says.
 
     Args:
@@ -60,9 +71,10 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: i
     check_family(artifact, encoding)
     try:
         with _quiet():
-            model, report, notes = _build(artifact, encoding, description, device)
-            _require_loaded(model, report, artifact.name)
-            encoder = Encoder(model, encoding, batch_tokens=batch_tokens)
+            build = _build if encoding.late_interaction is None else _build_late_interaction
+            model, report, notes = build(artifact, encoding, description, device)
+            _require_loaded(model, encoding, report, artifact.name)
+            encoder = _engine(model, encoding, batch_tokens)
             encoder.notes += [*report.notes, *notes]
             return encoder
     except HarnessError:
@@ -74,8 +86,6 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: i
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    import torch
-
     from harness.encoder.sentence_transformer import SentenceTransformer
 
     with _recorded() as report:
@@ -84,13 +94,7 @@ def _build(
             device=device,
             local_files_only=True,
             trust_remote_code=artifact.trust_remote_code,
-            model_kwargs={
-                "dtype": getattr(torch, encoding.dtype),
-                "weights_only": True,
-                # A tensor of another shape becomes part of the report.
-                "ignore_mismatched_sizes": True,
-                **({"allow_extra": artifact.allow_extra} if artifact.allow_extra else {}),
-            },
+            model_kwargs=_model_args(artifact, encoding),
         )
     model.eval()
     widen_towers(model)
@@ -98,6 +102,41 @@ def _build(
     _set_pooling(model, encoding.pooling)
     _set_normalize(model, encoding.normalize)
     return model, report, notes
+
+
+def _engine(
+    model: SentenceTransformer, encoding: Encoding, batch_tokens: int | None
+) -> Encoder | TokenEncoder:
+    if encoding.late_interaction is None:
+        return Encoder(model, encoding, batch_tokens=batch_tokens)
+    from harness.encoder.late_interaction import TokenEncoder
+
+    return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
+
+
+def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
+    """The arguments with which a backbone is loaded."""
+    import torch
+
+    return {
+        "dtype": getattr(torch, encoding.dtype),
+        "weights_only": True,
+        # A tensor of another shape becomes part of the report.
+        "ignore_mismatched_sizes": True,
+        **({"allow_extra": artifact.allow_extra} if artifact.allow_extra else {}),
+    }
+
+
+def _build_late_interaction(
+    artifact: Artifact, encoding: Encoding, _description: Description, device: str
+) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
+    from harness.encoder.late_interaction import open_modules
+
+    with _recorded() as report:
+        args = {"trust_remote_code": artifact.trust_remote_code, **_model_args(artifact, encoding)}
+        model = open_modules(artifact.folder, args).to(device)
+    model.eval()
+    return model, report, []
 
 
 def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> list[str]:
@@ -248,9 +287,9 @@ def _recorded() -> Iterator[_LoadReport]:
         patched.from_pretrained = original
 
 
-def _require_loaded(model: SentenceTransformer, report: _LoadReport, name: str) -> None:
+def _require_loaded(model: SentenceTransformer, encoding: Encoding, report: _LoadReport, name: str) -> None:
     """Refuse a model whose vectors depend on a tensor that no file set; the others get no gradient."""
-    found = [f"{_place(model, fresh)}{fresh.shapes}" for fresh in _reaching(model, report.fresh)]
+    found = [f"{_place(model, fresh)}{fresh.shapes}" for fresh in _reaching(model, encoding, report.fresh)]
     if not found:
         return
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -268,28 +307,40 @@ def _place(model: SentenceTransformer, fresh: _UninitialisedTensor) -> str:
     return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
 
 
-def _reaching(model: SentenceTransformer, suspects: list[_UninitialisedTensor]) -> list[_UninitialisedTensor]:
+def _reaching(
+    model: SentenceTransformer, encoding: Encoding, suspects: list[_UninitialisedTensor]
+) -> list[_UninitialisedTensor]:
     """The suspects that the vectors of any side depend on."""
-    silent = set(suspects)
-    for role in roles(model) if suspects else ():
-        silent &= _silent(model, suspects, role)
+    silent, late = set(suspects), encoding.late_interaction
+    for role in (roles(model) if late is None else SIDES) if suspects else ():
+        silent &= _silent(model, late, suspects, role)
     return [fresh for fresh in suspects if fresh not in silent]
 
 
 def _silent(
-    model: SentenceTransformer, suspects: list[_UninitialisedTensor], role: Role
+    model: SentenceTransformer,
+    late: LateInteraction | None,
+    suspects: list[_UninitialisedTensor],
+    role: Role,
 ) -> set[_UninitialisedTensor]:
     """The suspects that the vectors of one side do not depend on; empty where there are no gradients."""
     import torch
 
-    way = route(model, role)
+    features: dict[str, Any]
+    if late is None:
+        way = route(model, role)
+        features = {**model.tokenize(list(PROBE), **way), **way}
+    else:
+        from harness.encoder.late_interaction import side_features, token_vectors
+
+        features = dict(side_features(model, list(PROBE), late, role))
     features = {
         key: value.to(model.device) if isinstance(value, torch.Tensor) else value
-        for key, value in {**model.tokenize(list(PROBE), **way), **way}.items()
+        for key, value in features.items()
     }
     told = [fresh for fresh in suspects if fresh.tensor.requires_grad]
     with torch.enable_grad():
-        vectors = forward(model, features)
+        vectors = forward(model, features) if late is None else token_vectors(model, features)[0]
         if not vectors.requires_grad:
             return set()
         direction = torch.linspace(-1, 2, vectors.numel(), device=vectors.device).view_as(vectors)

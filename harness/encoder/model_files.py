@@ -80,15 +80,18 @@ LIBRARY = (WEIGHTED - {ATTENTIVE}) | {
 OWN = {
     "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
     "harness.encoder.sentence_transformer.Transformer": "Transformer",
+    "pylate.models.Dense.Dense": "Dense",
+    "pylate.models.Dense": "Dense",
 }
-"""Our own modules by their type; our Transformer stands for the library's."""
+"""Modules of ours and of PyLate by their type; our Transformer stands for the library's, PyLate's projection
+of token vectors for its Dense."""
 
 TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
 """The spelling of a library module's type: the class, or the class in the file of its name."""
 
 
 def library_class(kind: str) -> str | None:
-    """The class of sentence-transformers, or of our own, that a module's type names; None for any other.
+    """The class of sentence-transformers, or one in OWN, that a module's type names; None for any other.
 
     >>> library_class("sentence_transformers.models.Pooling")
     'Pooling'

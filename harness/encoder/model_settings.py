@@ -6,10 +6,11 @@ torch nor transformers.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from harness import backbones
 from harness.encoder.content import check_external_references
@@ -27,7 +28,10 @@ from harness.encoder.model_files import (
     weight_files,
 )
 from harness.errors import ModelError, UsageError, unknown
-from harness.types import Encoding, Settings, Similarity
+from harness.plaid import NAME, index_of
+from harness.types import MAXSIM, Encoding, LateInteraction, Plaid, Settings, Similarity
+
+Default = TypeVar("Default", bool, int, str)
 
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -62,16 +66,102 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     prompts = {**description.prompts, **(settings.prompts or {})}
     default = description.default_prompt_name
     own = description.normalize
+    shared: dict[str, Any] = {
+        "dtype": settings.dtype,
+        "similarity": settings.similarity or description.similarity_fn_name,
+        "prompts": tuple(sorted(prompts.items())),
+        "default_prompt": default if default in prompts else None,
+    }
+    _check_similarity(description, settings)
+    if description.late_interaction is not None:
+        late = _late_interaction(description, settings)
+        return Encoding(
+            output="multivector",
+            pooling="",
+            normalize=True,
+            max_length=max(late.query_length, late.document_length),
+            vectors=settings.vectors or "float16",
+            late_interaction=late,
+            index=_index(description, late, settings),
+            **shared,
+        )
     return Encoding(
-        dtype=settings.dtype,
         pooling=_resolved_pooling(description, settings.pooling),
         normalize=own if settings.normalize is None else settings.normalize,
         max_length=_max_length(description, settings.max_length),
-        similarity=settings.similarity or description.similarity_fn_name,
-        vectors=settings.vectors,
-        prompts=tuple(sorted(prompts.items())),
-        default_prompt=default if default in prompts else None,
+        vectors=settings.vectors or "float32",
+        **shared,
     )
+
+
+def _check_similarity(description: Description, settings: Settings) -> None:
+    """Refuse a comparison that is not for the model's vectors, and a length that it does not have."""
+    late, asked = description.late_interaction is not None, settings.similarity
+    name = description.folder.name
+    if asked is not None and (asked in MAXSIM) != late:
+        known = [one for one in get_args(Similarity) if (one in MAXSIM) == late]
+        gives = "a vector for each token" if late else "one vector for each text"
+        raise UsageError(
+            f"{name} gives {gives}, which {asked} does not compare.",
+            hint=f"Choose one of {', '.join(known)}, or leave out --similarity.",
+        )
+    if index_of(settings.index) is not None and not late:
+        raise UsageError(
+            f"{name} gives one vector for each text, and --index {NAME} searches vectors of tokens.",
+            hint="Leave out --index.",
+        )
+    if settings.query_length is not None and not late:
+        raise UsageError(
+            f"{name} has one length for all texts, and no length of queries.",
+            hint="Type --max-length, or leave out --query-length.",
+        )
+
+
+def _late_interaction(description: Description, settings: Settings) -> LateInteraction:
+    """The settings of a model with a vector for each token, with the requested lengths."""
+    late = description.late_interaction
+    assert late is not None
+    for option, given in (
+        ("--pooling", settings.pooling is not None),
+        ("--no-normalize", settings.normalize is False),
+    ):
+        if given:
+            raise UsageError(
+                f"{description.folder.name} gives a vector of length 1 for each token: there is nothing for "
+                f"{option} to change.",
+                hint=f"Leave out {option}.",
+            )
+    least = 3  # a first token, the prefix, a last one
+    for name, asked in (("queries", settings.query_length), ("documents", settings.max_length)):
+        if asked is not None and asked < least:
+            raise UsageError(
+                f"A length of {asked} tokens is too short for {name}: special tokens and the prefix take "
+                f"{least}.",
+                hint=f"Give more than {least}.",
+            )
+    return replace(
+        late,
+        query_length=_max_length(description, settings.query_length or late.query_length),
+        by_task=settings.query_length is None,
+        document_length=_max_length(description, settings.max_length or late.document_length),
+    )
+
+
+def _index(description: Description, late: LateInteraction, settings: Settings) -> Plaid | None:
+    """The requested search; None for an exact one."""
+    index = index_of(settings.index)
+    if index is not None and settings.similarity == "maxsim-pylate":
+        raise UsageError(
+            "maxsim-pylate fills up documents beside longer ones, which an index does not.",
+            hint="Leave out --similarity, or type --index exact.",
+        )
+    if index is not None and late.dimension % 8:
+        raise UsageError(
+            f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.folder.name} "
+            f"is {late.dimension}.",
+            hint="Type --index exact.",
+        )
+    return index
 
 
 def _resolved_pooling(description: Description, asked: str | None) -> str:
@@ -263,7 +353,7 @@ class Description:
     `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
     special ones included, that of the longest tower; `position_limit` is the number of positions, None where
     the files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
-    prompt.
+    prompt. `late_interaction` is set where each token has a vector.
     """
 
     folder: Path
@@ -276,6 +366,7 @@ class Description:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     similarity_fn_name: Similarity = "cosine"
+    late_interaction: LateInteraction | None = None
 
 
 def describe(folder: Path, *, own_code: bool = False) -> Description:
@@ -292,8 +383,10 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     for path in weight_files(folder):
         check_weights(path)
     library = read_object(folder / "config_sentence_transformers.json") if modules else {}
-    if library.get("model_type", "SentenceTransformer") != "SentenceTransformer":
-        raise ModelError(f"{folder} is a {library['model_type']}, which gives no dense vector of a text.")
+    late = _described_late_interaction(folder, modules, library)
+    kind = library.get("model_type", "SentenceTransformer")
+    if late is None and kind != "SentenceTransformer":
+        raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.")
     _require_tokenizers(folder)
     found = lengths(folder, own_code=own_code)
     return Description(
@@ -306,8 +399,61 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         lengths=found,
         prompts=_prompts(library),
         default_prompt_name=library.get("default_prompt_name"),
-        similarity_fn_name=_similarity(folder, library.get("similarity_fn_name")),
+        similarity_fn_name="maxsim"
+        if late is not None
+        else _similarity(folder, library.get("similarity_fn_name")),
+        late_interaction=late,
     )
+
+
+COLBERT = "ColBERT"
+"""The type of a PyLate model in its settings."""
+
+
+def _described_late_interaction(
+    folder: Path, modules: Sequence[Module], library: Mapping[str, Any]
+) -> LateInteraction | None:
+    """The settings of a PyLate model as its files have them; None for a model with one vector a text.
+
+    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. What they do not name has
+    PyLate's default.
+    """
+    marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
+    if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
+        return None
+    path = folder / "config_sentence_transformers.json"
+    classes = [library_class(kind) for kind, _ in modules]
+    if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
+        found = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
+        raise ModelError(
+            f"{folder} is a PyLate model of {found}: a backbone and projections of token vectors are wanted.",
+            hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
+        )
+    words = library.get("skiplist_words")
+    expansion = _late_setting(path, library, "do_query_expansion", True)
+    return LateInteraction(
+        query_length=_late_setting(path, library, "query_length", 32),
+        document_length=_late_setting(path, library, "document_length", 180),
+        expansion=expansion,
+        attends_to_expansion=expansion and _late_setting(path, library, "attend_to_expansion_tokens", False),
+        query_prefix=_late_setting(path, library, "query_prefix", "[Q] "),
+        document_prefix=_late_setting(path, library, "document_prefix", "[D] "),
+        skiplist=tuple(string.punctuation if words is None else map(str, words)),
+        dimension=vector_size(folder, "") or 0,
+    )
+
+
+def _late_setting(path: Path, library: Mapping[str, Any], name: str, default: Default) -> Default:
+    """A setting of a PyLate model, its default where the file has none."""
+    value = library.get(name)
+    if value is None:
+        return default
+    if type(value) is not type(default) or (type(value) is int and value < 1):
+        raise ModelError(
+            f"{path} has {name} = {value!r}.", hint=f"It is e.g. {default!r}: mend the file, or save it anew."
+        )
+    found: Default = value
+    return found
 
 
 def _require_configs(folder: Path) -> None:

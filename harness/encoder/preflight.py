@@ -41,7 +41,7 @@ from harness.encoder.model_settings import (
 from harness.encoder.tensors import FoundTensors, same_shape
 from harness.encoder.trust import check_trust, library_types
 from harness.errors import ModelError, UsageError, nearest
-from harness.types import Artifact, Encoding
+from harness.types import SIDES, Artifact, Encoding, LateInteraction
 
 Tensors = Mapping[str, StoredTensor]
 
@@ -72,6 +72,8 @@ def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOption
     check_trust(artifact)
     check_family(artifact, encoding)
     _check_modules(folder)
+    if encoding.late_interaction is not None:
+        _check_prefixes(backbone_folder(folder), encoding.late_interaction)
     for kind, sub in all_modules(folder) or [("", "")]:
         if not kind or library_class(kind) == "Transformer":
             _check_backbone(folder / sub, artifact)
@@ -135,6 +137,23 @@ def _check_dense(place: Path) -> None:
             f"{place} has {there}, and its config.json says {said}.",
             hint="Fetch or write the model folder again.",
         )
+
+
+def _check_prefixes(place: Path, late: LateInteraction) -> None:
+    """Refuse a prefix that is no token, for which PyLate would add one with a vector drawn at random."""
+    whole = read_object(place / "tokenizer.json")
+    if not whole:
+        return  # transformers makes a tokenizer of older files; the prefix is looked up at load
+    vocabulary = whole.get("model", {}).get("vocab", {})
+    words = vocabulary if isinstance(vocabulary, Mapping) else {word for word, _ in vocabulary}
+    known = {*words, *(str(token.get("content")) for token in whole.get("added_tokens", ()))}
+    for side, prefix in zip(SIDES, (late.query_prefix, late.document_prefix), strict=True):
+        if prefix and prefix not in known:
+            raise ModelError(
+                f"The prefix of a {side}, {prefix!r}, is no token of the tokenizer in {place}.",
+                hint="Mend the prefix in config_sentence_transformers.json, or save the model with PyLate, "
+                "which adds the token and its embedding.",
+            )
 
 
 def _check_attentive(place: Path) -> None:
@@ -469,9 +488,11 @@ def _check_kind(folder: Path) -> None:
     """Refuse a bare folder whose model gives something other than a vector of a text."""
     what = _kind(folder)
     if what is not None:
+        late = "Save it with PyLate (`models.ColBERT(folder).save_pretrained(new)`) to evaluate it as it is. "
         raise UsageError(
             f"{folder} is {what}, no embedding model.",
-            hint="Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it.",
+            hint=late * (what == COLBERT)
+            + "Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it.",
         )
 
 
@@ -485,7 +506,7 @@ CLASSES = {
 """The endings of transformers' classes with the head of a task."""
 
 CROSS_ENCODER = "a cross-encoder, which scores two texts at once"
-COLBERT = "a ColBERT, which gives a vector for each token"
+COLBERT = "a ColBERT of colbert-ai, which gives a vector for each token"
 
 
 def _kind(folder: Path) -> str | None:

@@ -20,7 +20,34 @@ from harness.types import Role
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from harness.encoder.late_interaction import TokenEncoder
+
 Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """Vectors, (rows, dimension), and the text of each: one row a text, or one for each of its tokens."""
+
+    vectors: Vectors
+    texts: tuple[str, ...]
+
+    @staticmethod
+    def of(encoder: Encoder | TokenEncoder, texts: Sequence[str], role: Role) -> _Rows:
+        """The vectors of texts in one batch."""
+        found = encoder.encode_batch(texts, role=role)
+        if isinstance(found, np.ndarray):
+            return _Rows(vectors=found, texts=tuple(texts))
+        names = np.repeat(np.arange(len(texts)), found.lengths).tolist()
+        vectors = np.asarray(found.vectors, dtype=np.float32)
+        return _Rows(vectors=vectors, texts=tuple(texts[at] for at in names))
+
+    @staticmethod
+    def alone(encoder: Encoder | TokenEncoder, role: Role) -> _Rows:
+        """The vectors of the short texts, each in a batch of its own."""
+        found = [_Rows.of(encoder, [text], role) for text in SHORT]
+        texts = tuple(text for one in found for text in one.texts)
+        return _Rows(vectors=np.concatenate([one.vectors for one in found]), texts=texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,22 +111,24 @@ class _SanityReport:
     seconds: float
 
 
-def check_encoder(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _SanityReport:
-    """The result of every check, on each side that has a tower of its own.
+def check_encoder(
+    encoder: Encoder | TokenEncoder, reload: Callable[[], Encoder | TokenEncoder] | None = None
+) -> _SanityReport:
+    """The result of every check, on each side that is encoded in its own way; of tokens if they have vectors.
 
     Args:
         encoder: The model; it holds the second load afterwards, if there is one.
         reload: A function that loads the same model again; None leaves out the comparison of two loads.
     """
     began = time.perf_counter()
-    alone = {role: _encode_alone(encoder, role) for role in encoder.roles}
-    failures = [_on_side(role, _not_finite(vectors, SHORT)) for role, vectors in alone.items()]
+    alone = {role: _Rows.alone(encoder, role) for role in encoder.roles}
+    failures = [_on_side(role, _not_finite(rows)) for role, rows in alone.items()]
     ran = ["finite"]
     if not any(failures):
-        for role, vectors in alone.items():
+        for role, rows in alone.items():
             failures += [
-                _on_side(role, _constant(vectors)),
-                _on_side(role, _moved_by_padding(encoder, vectors, role)),
+                _on_side(role, _constant(rows.vectors)),
+                _on_side(role, _moved_by_padding(encoder, rows, role)),
             ]
         ran += ["constant", "padding"]
         if reload is not None:
@@ -124,17 +153,14 @@ def require_sane(report: _SanityReport) -> None:
         )
 
 
-def _encode_alone(encoder: Encoder, role: Role) -> Vectors:
-    return np.concatenate([encoder.encode_batch([text], role=role) for text in SHORT])
-
-
-def _not_finite(vectors: Vectors, texts: tuple[str, ...]) -> _Failure | None:
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+def _not_finite(rows: _Rows) -> _Failure | None:
+    bad = np.flatnonzero(~np.isfinite(rows.vectors).all(axis=1))
     if not bad.size:
         return None
+    first = rows.texts[bad[0]]
     return _Failure(
         check="finite",
-        message=f"{bad.size} of {len(texts)} vectors are not finite, that of {texts[bad[0]]!r} first.",
+        message=f"{bad.size} of {len(rows.texts)} vectors are not finite, that of {first!r} first.",
         hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
     )
 
@@ -147,22 +173,22 @@ def _constant(vectors: Vectors) -> _Failure | None:
         return None
     return _Failure(
         check="constant",
-        message=f"{len(vectors)} different texts all have the same vector.",
+        message=f"{len(SHORT)} different texts all have the same vector.",
         hint="The tokenizer may not be the model's own, or the weights were never set.",
     )
 
 
-def _moved_by_padding(encoder: Encoder, alone: Vectors, role: Role) -> _Failure | None:
-    padded = encoder.encode_batch([*SHORT, LONG], role=role)[:-1]
-    moved = _distance(alone, padded)
+def _moved_by_padding(encoder: Encoder | TokenEncoder, alone: _Rows, role: Role) -> _Failure | None:
+    padded = _Rows.of(encoder, [*SHORT, LONG], role).vectors[: len(alone.vectors)]
+    moved = _distance(alone.vectors, padded)
     allowed = PADDING.get(encoder.dtype_as_run, PADDING["float32"])
     if (moved <= allowed).all():
         return None
     worst = int(moved.argmax())
     return _Failure(
         check="padding",
-        message=f"The vector of {SHORT[worst]!r} moves by {moved[worst]:.1%} of its length when its batch "
-        f"is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
+        message=f"The vector of {alone.texts[worst]!r} moves by {moved[worst]:.1%} of its length when its "
+        f"batch is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
         hint="The model attends to padding or pools over it, so its scores would depend on the batch.",
     )
 
@@ -175,19 +201,17 @@ SHOWN = 5
 
 
 def _reload_disagreement(
-    encoder: Encoder, texts: Sequence[str], reload: Callable[[], Encoder]
+    encoder: Encoder | TokenEncoder, texts: Sequence[str], reload: Callable[[], Encoder | TokenEncoder]
 ) -> list[_Failure | None]:
     """The failures from a second load; of the first only vectors and checksums of tensors are stored."""
-    first = {role: encoder.encode_batch(texts, role=role) for role in encoder.roles}
+    first = {role: _Rows.of(encoder, texts, role) for role in encoder.roles}
     sums = _checksums(encoder.model)
     encoder.reload(reload)
     second = _checksums(encoder.model)
     other = [name for name in sums if sums[name] != second.get(name)]
     return [
-        _on_side(
-            role, _largest_change(encoder, texts, (vectors, encoder.encode_batch(texts, role=role)), other)
-        )
-        for role, vectors in first.items()
+        _on_side(role, _largest_change(encoder, rows, _Rows.of(encoder, texts, role).vectors, other))
+        for role, rows in first.items()
     ]
 
 
@@ -206,16 +230,16 @@ def _sum(tensor: Tensor) -> int:
 
 
 def _largest_change(
-    encoder: Encoder, texts: Sequence[str], loads: tuple[Vectors, Vectors], other: Sequence[str]
+    encoder: Encoder | TokenEncoder, first: _Rows, second: Vectors, other: Sequence[str]
 ) -> _Failure | None:
-    moved = _distance(*loads)
+    moved = _distance(first.vectors, second)
     if (moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"])).all():
         return None
     worst = int(moved.argmax())
     named = f" Its tensors that differ: {', '.join(other[:SHOWN])}." if other else ""
     return _Failure(
         check="reload",
-        message=f"Two loads of the model disagree: the vector of {texts[worst]!r} differs by "
+        message=f"Two loads of the model disagree: the vector of {first.texts[worst]!r} differs by "
         f"{moved[worst]:.1%} of its length.{named}",
         hint="Some of its parameters or buffers are set at random, not read from its files.",
     )

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Literal
 
 from harness.lineage import Lineage
+from harness.results import APPROXIMATE
 from leaderboard.data.suites import Raw, slug
 
 Origin = Literal["measured", "imported", "reported"]
@@ -83,6 +84,11 @@ class Entry:
         return len(self.seeds) > 1
 
     @property
+    def approximate(self) -> bool:
+        """Whether its scores are from an approximate search."""
+        return f", {APPROXIMATE} (" in self.treatment
+
+    @property
     def size(self) -> str:
         """The size class, empty where the number of parameters is not known."""
         return size_class(self.parameters)
@@ -98,9 +104,10 @@ class Entry:
         return self.adapted_from or self.model
 
 
-def precedence(entry: Entry) -> tuple[bool, int, int, str]:
-    """The order of entries of one model, the highest first: no members, trust, tasks, the newest."""
-    return (not entry.member, -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
+def precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:
+    """The order of entries of one model, the highest first: no members, trust, tasks, exact, the newest."""
+    exact, newest = not entry.approximate, entry.newest or ""
+    return (not entry.member, -TRUST.index(entry.trust), entry.tasks, exact, newest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

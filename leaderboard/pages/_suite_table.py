@@ -434,11 +434,11 @@ def model_cell(entry: Entry) -> Cell:
 
 
 def kinds_of(entry: Entry) -> str:
-    """The marks of how an entry's model was trained, as kinds of a cell."""
+    """The marks of how an entry's model was trained and searched with, as kinds of a cell."""
     made = entry.lineage
-    if made is None:
-        return ""
-    marks = (("own", made.all_own_data), ("changed", made.changed), ("selected", made.all_selected_on))
+    marks: list[tuple[str, object]] = [("approximate", entry.approximate)]
+    if made is not None:
+        marks += [("own", made.all_own_data), ("changed", made.changed), ("selected", made.all_selected_on)]
     return " ".join(kind for kind, there in marks if there)
 
 

@@ -77,6 +77,12 @@ KINDS: Mapping[str, _Kind] = {
         meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
     ),
     "seeds": _Kind(meaning="some seeds have no score: no mean", sample="2 of 3 seeds", csv="some seeds"),
+    "approximate": _Kind(
+        meaning="scores are from an approximate search, and not from an exact one",
+        sample="model",
+        mark=" (approximate search)",
+        csv="approximate search",
+    ),
     "own": _Kind(
         meaning="trained on the user's own data", sample="model", mark=" (own data)", csv="own data"
     ),

@@ -1,19 +1,15 @@
-"""The model that mteb scores: its protocols over our encoder, with an exact search of our own.
-
-The search goes block by block, so that the whole score matrix is never held.
-"""
+"""The model that mteb scores: its protocols over our encoder, with an exact search of our own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
-from harness.types import DOCUMENT_TEXT, DocumentText, Role, Similarity, TextEncoder, TextModel, TextRanker
+from harness.types import DOCUMENT_TEXT, DocumentText, Role, TextEncoder, TextModel, TextRanker
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from datasets import Dataset
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
@@ -77,7 +73,8 @@ class Model:
         names = (list(queries["id"]), list(self._corpus["id"]))
         if isinstance(self._model, TextRanker):
             language = _language(task_metadata, hf_subset)
-            documents = _lines(self._corpus, self._documents)
+            read = _lines if self._model.titles_on_lines else _document_texts
+            documents = read(self._corpus, self._documents)
             results = _ranked(self._model, asked, documents, names, top_k, top_ranked, language)
         else:
             results = self._compared(asked, names, top_k, top_ranked)
@@ -105,7 +102,9 @@ class Model:
     def _search(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int
     ) -> dict[str, dict[str, float]]:
-        scores, at = _top_k(
+        from harness.search import top_k
+
+        scores, at = top_k(
             vectors,
             lambda start, end: self.encoder.encode(documents[start:end], role="document"),
             len(documents),
@@ -125,6 +124,8 @@ class Model:
         names: tuple[list[str], list[str]],
         top_ranked: Mapping[str, Sequence[str]],
     ) -> dict[str, dict[str, float]]:
+        from harness.search import compare
+
         query_ids, document_ids = names
         where = {document: row for row, document in enumerate(document_ids)}
         results: dict[str, dict[str, float]] = {}
@@ -133,7 +134,7 @@ class Model:
             results[query] = {}
             if candidates:
                 block = self.encoder.encode([documents[where[c]] for c in candidates], role="document")
-                scores = _compare(vectors[row], block, self.encoder.similarity)
+                scores = compare(vectors[row], block, self.encoder.similarity)
                 results[query] = dict(zip(candidates, scores, strict=True))
         return results
 
@@ -224,102 +225,3 @@ def _role(prompt_type: Any) -> Role:
     if prompt_type is None:
         return ""
     return "query" if prompt_type.value == "query" else "document"
-
-
-QUERY_BLOCK = 512
-DOCUMENT_BLOCK = 16_384
-"""Rows of the largest score block: 512 × 16,384 float32 are 32 MiB."""
-
-
-def _top_k(
-    queries: NDArray[np.float32],
-    documents: Callable[[int, int], NDArray[np.float32]],
-    count: int,
-    *,
-    k: int,
-    similarity: Similarity = "cosine",
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` most similar documents of each query, best first; of equal ones the first in the corpus."""
-    import numpy as np
-    import torch
-
-    k = min(k, count)
-    parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERY_BLOCK)
-    best = [np.empty((len(part), 0), np.int64) for part in parts]
-    for start in range(0, count, DOCUMENT_BLOCK):
-        end = min(start + DOCUMENT_BLOCK, count)
-        block = _prepare(torch.tensor(documents(start, end)), similarity)
-        for number, part in enumerate(parts):
-            scores = _scores(part, block, similarity).numpy()
-            best[number] = _merge(best[number], scores, start, k)
-    return _unpacked(-np.sort(-np.concatenate(best), axis=1))
-
-
-def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: int) -> NDArray[np.int64]:
-    """The best so far, shape (queries, at most k), with a block of scores, (queries, documents).
-
-    Rows with fewer candidates than others are filled up with the smallest number, which is worse than any.
-    """
-    import numpy as np
-
-    if best.shape[1] == k:
-        chosen = scores > _unpacked(best[:, :1])[0]  # of equal ones the former stay
-    else:
-        chosen = scores >= np.partition(scores, -min(k, scores.shape[1]))[:, [-min(k, scores.shape[1])]]
-    rows, at = np.divmod(np.flatnonzero(chosen), scores.shape[1])
-    counts = np.count_nonzero(chosen, axis=1)
-    candidates = np.full((len(scores), counts.max()), np.iinfo(np.int64).min)
-    candidates[rows, np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)] = _packed(
-        scores[rows, at], start + at
-    )
-    merged = np.concatenate([best, candidates], axis=1)
-    k = min(k, merged.shape[1])
-    return np.partition(merged, -k, axis=1)[:, -k:]
-
-
-def _packed(scores: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number for each score and place, larger for a higher score, then for an earlier place."""
-    import numpy as np
-
-    return _ordered((scores + 0.0).view(np.int32)).astype(np.int64) << 32 | LAST - places  # -0.0 is 0.0
-
-
-def _unpacked(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The scores and places in numbers that `_packed` made."""
-    import numpy as np
-
-    return _ordered((packed >> 32).astype(np.int32)).view(np.float32), LAST - (packed & LAST)
-
-
-def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The bits of float32 numbers as integers in the same order; twice is the bits again."""
-    return bits ^ ((bits >> 31) & 0x7FFF_FFFF)
-
-
-LAST = 0xFFFF_FFFF
-"""The last place of a document that can be packed."""
-
-
-def _compare(
-    query: NDArray[np.float32], documents: NDArray[np.float32], similarity: Similarity
-) -> Sequence[float]:
-    """The similarity of one query, shape (dimension,), to each of `documents`, (n, dimension)."""
-    import torch
-
-    one = _prepare(torch.tensor(query)[None], similarity)
-    scores: list[float] = _scores(one, _prepare(torch.tensor(documents), similarity), similarity)[0].tolist()
-    return scores
-
-
-def _prepare(vectors: torch.Tensor, similarity: Similarity) -> torch.Tensor:
-    import torch
-
-    return torch.nn.functional.normalize(vectors, dim=1) if similarity == "cosine" else vectors
-
-
-def _scores(queries: torch.Tensor, documents: torch.Tensor, similarity: Similarity) -> torch.Tensor:
-    import torch
-
-    if similarity in ("cosine", "dot"):
-        return queries @ documents.T
-    return -torch.cdist(queries, documents, p=2.0 if similarity == "euclidean" else 1.0)

@@ -154,7 +154,15 @@ def _task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None)
         source=MtebSource(),
         roles=_roles(info),
         size=info.size(splits, subsets),
+        query_length=_QUERY_LENGTHS.get(info.name),
     )
+
+
+_QUERY_LENGTHS = {
+    **dict.fromkeys(("SciFact", "TRECCOVID", "SCIDOCS"), 48),
+    **dict.fromkeys(("ArguAna", "ClimateFEVER"), 64),
+}
+"""The tasks whose queries are longer than 32 tokens in PyLate's script for BEIR."""
 
 
 def _roles(info: TaskInfo) -> tuple[Role, ...]:

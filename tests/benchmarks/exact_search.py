@@ -36,9 +36,9 @@ def vectors(documents: int, queries: int, width: int) -> tuple[np.ndarray, np.nd
 
 def ours(corpus: np.ndarray, queries: np.ndarray) -> Hits:
     """The search of retrieval tasks."""
-    from suites._mteb.model import _top_k
+    from harness.search import top_k
 
-    return _top_k(queries, lambda start, end: corpus[start:end], len(corpus), k=K)
+    return top_k(queries, lambda start, end: corpus[start:end], len(corpus), k=K)
 
 
 def theirs(corpus: np.ndarray, queries: np.ndarray) -> Any:

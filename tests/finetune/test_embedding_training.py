@@ -22,7 +22,7 @@ from finetune.embedding import trainer as module
 from finetune.embedding.batches import BatchOrder, text_numbers
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings, info_nce
-from finetune.embedding.trainer import train
+from finetune.embedding.trainer import EmbeddingSetup, train
 from finetune.recipes import dpr
 from finetune.recipes.simcse import RECIPE
 from harness import backbones, training
@@ -97,7 +97,8 @@ def settings_of(spec: TrainingSpec) -> EmbeddingSettings:
 
 def run(spec: TrainingSpec, **options: Any) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
-    train(spec, settings_of(spec), info_nce, caches=True, **options)
+    settings = settings_of(spec)
+    train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True, **options))
     return weights(spec)
 
 
@@ -243,7 +244,9 @@ def test_a_step_of_each_reading_of_dpr_is_that_of_a_script(
         minutes=0,
     )
     spec.folder.mkdir()
-    trainer = module._Trainer.of(spec, settings, info_nce, caches=True, library=True)
+    trainer = module._Trainer.of(
+        spec, settings, EmbeddingSetup(settings, info_nce, caches=True, library=True)
+    )
     trainer.run()
     assert trainer.optimizer is not None
     moments = {name: trainer.optimizer.state[one] for name, one in trainer.model.named_parameters()}
@@ -427,7 +430,8 @@ def test_a_request_to_stop_leaves_a_checkpoint(make: Callable[..., TrainingSpec]
     spec = make(minutes=60)
     training.STOP.set()
     try:
-        train(spec, settings_of(spec), info_nce, caches=True)
+        settings = settings_of(spec)
+        train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
     finally:
         training.STOP.clear()
     assert not spec.output.exists()

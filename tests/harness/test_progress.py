@@ -14,7 +14,7 @@ from harness.context import Event
 from harness.execute import Result
 from harness.jobs import Job, JobKind, Place
 from harness.plan import ConfiguredModel, Plan, PlannedScore
-from harness.progress import _Follower
+from harness.progress import _Follower, follow_events
 from harness.recipe import RecipePlan
 
 MODEL = ConfiguredModel(artifact=artifact(Path("tiny")), encoding=encoding())
@@ -145,3 +145,33 @@ def test_on_a_terminal_a_bar_counts_the_runs() -> None:
     assert re.search(r"RTE, run 1.*50/100", shown)
     assert "tasks" not in shown
     assert not re.search(r"\d{4}-\d\d-\d\d", shown)
+
+
+def test_work_that_is_no_run_says_its_steps_and_each_minute_how_far_it_is() -> None:
+    out, seconds = io.StringIO(), 0.0
+    with follow_events(Console(file=out, width=100), lambda: seconds) as listen:
+        listen(Event(kind="stage", text="loading tiny"))
+        listen(Event(kind="encoding", text="query", texts=4000))
+        listen(Event(kind="encoded", texts=1000, tokens=9000))
+        seconds = 61.0
+        listen(Event(kind="encoded", texts=500, tokens=9000))
+        listen(Event(kind="encoded", texts=500, tokens=9000))
+        listen(Event(kind="note", text="2 queries were cut"))
+        listen(Event(kind="ranking", text="scoring", texts=3))
+        listen(Event(kind="ranked", texts=3))
+    lines = [re.sub(r"^\S+ \S+ ", "", line) for line in out.getvalue().splitlines()]
+    assert lines == [
+        "loading tiny",
+        "encoding queries: 4,000",
+        "encoding queries: 1,500 of 4,000",
+        "2 queries were cut",
+        "scoring: 3",
+    ]
+
+
+def test_work_that_is_no_run_has_a_bar_on_a_terminal() -> None:
+    out = io.StringIO()
+    with follow_events(Console(file=out, width=100, force_terminal=True)) as listen:
+        listen(Event(kind="encoding", text="document", texts=4))
+        listen(Event(kind="encoded", texts=3, tokens=9))
+    assert "encoding documents" in out.getvalue()

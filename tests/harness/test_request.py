@@ -23,6 +23,7 @@ from harness.data.locate import DataSettings
 from harness.encoder.model_settings import vector_size
 from harness.errors import HarnessError, UsageError
 from harness.plan import ConfiguredModel, Plan, plan_scores
+from harness.recipe_request import vector_options
 from harness.registry import Registry, _files
 from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
@@ -324,3 +325,9 @@ def test_options_that_nobody_types_are_those_of_the_command_line(monkeypatch: py
     command = options.evaluation(Command("any", callback=lambda **typed: given.update(typed)))
     command.main([], standalone_mode=False)
     assert given == dict(DEFAULTS)
+
+
+def test_the_former_default_of_vectors_is_no_option_that_was_given() -> None:
+    """Baselines of before name every option, and are checked with recipes, too."""
+    assert vector_options(Settings(vectors="float32")) == vector_options(Settings()) == []
+    assert vector_options(Settings(vectors="float16", query_length=8)) == ["--query-length", "--vectors"]

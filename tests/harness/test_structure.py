@@ -178,6 +178,8 @@ for name in ("run", "check"):
     [
         ["--help"],
         ["run", "--help"],
+        ["explain", "--help"],
+        ["data", "score", "--help"],
         ["list", "suites"],
         ["list", "models"],
         ["list", "tasks", "--match", "SciFact"],

@@ -6,6 +6,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from fakes import artifact, encoding
 from harness import files
 from harness.errors import DataError
-from harness.types import Encoding
-from harness.vectors import Space, cached_models, drop_vectors
+from harness.types import SIDES, Encoding, LateInteraction
+from harness.vectors import Space, TokenVectors, cached_models, drop_vectors, shard_problem
 
 
 def vectors(texts: list[str]) -> np.ndarray:
@@ -89,8 +90,9 @@ def test_vectors_of_float16_are_the_same_before_and_after_they_are_written(tmp_p
     exact = np.random.default_rng(0).normal(size=(200, 64)).astype(np.float32)
     names = [str(number) for number in range(200)]
     keys, rounded = Space.text_keys(names), there.rounded(exact)
-    there.hold(keys, rounded)
-    Space.write_shard(tmp_path, there.identity, Space.shard_bytes(keys, rounded))
+    content = Space.shard_bytes(keys, rounded)
+    there.hold(keys, rounded, content)
+    Space.write_shard(tmp_path, there.identity, content)
     again = space(tmp_path, how=encoding(vectors="float16"))
     assert again.get(names).dtype == np.float32
     assert np.array_equal(there.get(names), again.get(names))
@@ -220,9 +222,121 @@ def test_a_vector_that_is_not_finite_is_refused_with_its_file(tmp_path: Path) ->
         there.get(["a", "b"])
 
 
+def hold(there: Space, texts: list[str], found: Any) -> bytes:
+    """Hold vectors of texts, and give the content of their shard."""
+    keys = Space.text_keys(texts)
+    content = Space.shard_bytes(keys, found)
+    there.hold(keys, found, content)
+    return content
+
+
 def test_vectors_held_here_are_known_before_they_are_written(tmp_path: Path) -> None:
     there = space(tmp_path)
-    there.hold(Space.text_keys(["a"]), vectors(["a"]))
+    hold(there, ["a"], vectors(["a"]))
     add(there, ["b"])
     assert (there.get(["b", "a"]) == vectors(["b", "a"])).all()
     assert space(tmp_path).missing(["a", "b"]) == ["a"]
+
+
+# A vector for each token
+
+LATE = LateInteraction(
+    query_length=32,
+    document_length=180,
+    expansion=True,
+    attends_to_expansion=False,
+    query_prefix="[Q] ",
+    document_prefix="[D] ",
+    skiplist=("!",),
+    dimension=3,
+)
+
+
+def late_encoding(**fields: object) -> Encoding:
+    late = replace(LATE, **fields)  # type: ignore[arg-type]
+    return encoding(output="multivector", pooling="", vectors="float16", late_interaction=late)
+
+
+def token_vectors(texts: list[str]) -> TokenVectors:
+    """A vector for each character: none for the empty text."""
+    rows = [[ord(letter) % 256, at, len(text)] for text in texts for at, letter in enumerate(text)]
+    lengths = np.array([len(text) for text in texts], np.int64)
+    return TokenVectors(
+        vectors=np.array(rows, np.float16).reshape(-1, 3), offsets=np.concatenate([[0], np.cumsum(lengths)])
+    )
+
+
+def late_space(root: Path) -> Space:
+    return Space(root, Space.identity_of(artifact(Path()), late_encoding(), prompt="", role="document"))
+
+
+def write_tokens(to: Space, texts: list[str]) -> Path:
+    content = Space.shard_bytes(Space.text_keys(texts), token_vectors(texts))
+    Space.write_shard(to.folder.parents[2], to.identity, content)
+    to.refresh()
+    return to.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+
+
+@given(st.lists(st.text("abcdef", max_size=9), min_size=1, max_size=20, unique=True), st.data())
+def test_vectors_of_tokens_come_back(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
+) -> None:
+    root = tmp_path_factory.mktemp("cache")
+    split = data.draw(st.integers(0, len(texts)))
+    there = late_space(root)
+    for part in (texts[:split], texts[split:]):
+        if part:
+            write_tokens(there, part)
+    asked = data.draw(st.lists(st.sampled_from(texts), min_size=1, max_size=30))
+    for found in (there.get_tokens(asked), late_space(root).get_tokens(asked)):
+        truth = token_vectors(asked)
+        assert found.vectors.dtype == np.float16
+        assert np.array_equal(found.vectors, truth.vectors)
+        assert np.array_equal(found.offsets, truth.offsets)
+        assert there.token_counts(asked).tolist() == [len(text) for text in asked]
+        assert [len(found.of(at)) for at in range(len(found))] == [len(text) for text in asked]
+
+
+def test_vectors_that_wait_for_the_driver_are_there_at_once(tmp_path: Path) -> None:
+    there = late_space(tmp_path)
+    content = hold(there, ["abc", ""], token_vectors(["abc", ""]))
+    assert there.missing(["", "d", "abc"]) == ["d"]
+    assert there.get_tokens(["", "abc"]).lengths.tolist() == [0, 3]
+    with pytest.raises(KeyError):
+        there.get_tokens(["d"])
+    Space.write_shard(tmp_path, there.identity, content)
+    there.refresh()
+    (shard,) = there._order
+    assert isinstance(shard.vectors, np.memmap), "what is written is read from its file"
+    assert there.get_tokens(["", "abc"]).lengths.tolist() == [0, 3]
+
+
+def test_a_damaged_shard_of_tokens_is_named(tmp_path: Path) -> None:
+    there = late_space(tmp_path)
+    path = write_tokens(there, ["abc", "de"])
+    assert shard_problem(path, None) == ""
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert shard_problem(path, None)
+    path.write_bytes(content[:-2])
+    assert shard_problem(path, None) == "it is no shard of vectors, or not whole"
+
+
+def test_a_side_has_the_vectors_of_its_own_settings_only() -> None:
+    """Another length of queries leaves the documents' vectors where they are."""
+
+    def identities(**fields: object) -> list[dict[str, object]]:
+        how = late_encoding(**fields)
+        return [Space.identity_of(artifact(Path()), how, prompt="", role=side) for side in SIDES]
+
+    plain = identities()
+    assert plain[0] != plain[1]
+    for fields, changed in (
+        ({"query_length": 48}, [True, False]),
+        ({"expansion": False}, [True, False]),
+        ({"query_prefix": ""}, [True, False]),
+        ({"document_length": 300}, [False, True]),
+        ({"skiplist": ()}, [False, True]),
+    ):
+        assert [a != b for a, b in zip(plain, identities(**fields), strict=True)] == changed  # type: ignore[arg-type]

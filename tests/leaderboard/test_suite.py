@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -20,6 +20,7 @@ from fakes import task as fake_task
 from harness.scores import Aggregates, Mean
 from harness.types import Column, Suite
 from html_pages import BROWSER
+from leaderboard.data.entries import precedence
 from leaderboard.data.queries import Entry
 from leaderboard.data.scores import FEWEST, Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
 from leaderboard.data.suites import REASONS, SiteSuite
@@ -160,6 +161,24 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
     assert found.over_tasks.values[0] == pytest.approx(0.6)
     assert (found.over_tasks.count[0], found.over_tasks.expected) == (2, 2)
     assert found.results.tolist() == [[0, 1]]  # a mean of three leads to none of them
+
+
+def test_approximate_scores_are_marked_and_come_after_exact_ones() -> None:
+    from harness.results import EncodingCondition
+    from harness.types import Plaid
+
+    late = {"dimension": 64, "query_length": 32, "document_length": 64, "expansion": True}
+    encoding: dict[str, Any] = {
+        "output": "multivector", "dtype": "float32", "similarity": "maxsim", "vectors": "float16",
+        "late_interaction": {**late, "attends_to_expansion": False, "skiplist": ["!"]},
+    }  # fmt: skip
+    texts = [
+        EncodingCondition.text_of(encoding | more) for more in ({}, {"index": asdict(Plaid(nbits=8, seed=1))})
+    ]
+    exact, near = (entry(at, treatment=text, newest=str(at)) for at, text in enumerate(texts))
+    assert [one.approximate for one in (exact, near)] == [False, True]
+    assert max(near, exact, key=precedence) is exact
+    assert [_suite_table.kinds_of(one) for one in (exact, near)] == ["", "approximate"]
 
 
 def test_scores_on_other_data_count_only_when_asked() -> None:

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mteb import abstasks
 from mteb.abstasks.abstask import AbsTask
 from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
@@ -28,9 +26,9 @@ from harness.identity import task_identity
 from harness.jobs import record_output
 from harness.record import RECORDS, Record
 from harness.store import Store
-from harness.types import SIDES, Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
+from harness.types import SIDES, Data, Outcome, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
-from suites._mteb import examples, model, snapshot, source
+from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import _per_query
 from suites._mteb.model import Model, _document_texts
 from suites._mteb.source import BuiltSource, MtebSource, _mteb_task, _quiet, _run
@@ -757,79 +755,3 @@ def test_the_mean_over_base_queries_is_that_of_mteb() -> None:
     ]
     assert np.isclose(np.mean([*by_base.values()]), expected, atol=1e-5)
     assert len({scored[f"a_{part}"] for part in range(3)}) == 1
-
-
-def brute_force(queries: np.ndarray, documents: np.ndarray, similarity: Similarity) -> np.ndarray:
-    """All scores in float64, from the definitions."""
-    q, d = queries.astype(np.float64), documents.astype(np.float64)
-    if similarity == "cosine":
-        return (q @ d.T) / np.linalg.norm(q, axis=1)[:, None] / np.linalg.norm(d, axis=1)[None]
-    if similarity == "dot":
-        return q @ d.T
-    power = 2 if similarity == "euclidean" else 1
-    return -np.linalg.norm(q[:, None] - d[None], ord=power, axis=2)
-
-
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
-@given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**31))
-@settings(max_examples=25, deadline=None)
-def test_blocks_find_what_the_whole_matrix_has(
-    similarity: Similarity, queries: int, documents: int, k: int, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    q = rng.normal(size=(queries, 5)).astype(np.float32)
-    d = rng.normal(size=(documents, 5)).astype(np.float32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "QUERY_BLOCK", 4)
-        patch.setattr(model, "DOCUMENT_BLOCK", 7)
-        scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
-    truth = brute_force(q, d, similarity)
-    best = -np.sort(-truth, axis=1)[:, :k]
-    assert scores.shape == at.shape == best.shape
-    assert np.allclose(scores, best, atol=1e-4)
-    assert np.allclose(np.take_along_axis(truth, at, axis=1), scores, atol=1e-4)
-
-
-@given(st.integers(1, 40), st.integers(1, 50), st.integers(1, 30), st.integers(1, 5), st.integers(0, 2**31))
-@settings(max_examples=50, deadline=None)
-def test_of_equal_documents_the_first_are_found_whatever_the_blocks(
-    documents: int, k: int, block: int, part: int, seed: int
-) -> None:
-    """Small whole numbers have exact products, and many of them are equal."""
-    rng = np.random.default_rng(seed)
-    q, d = (rng.integers(-1, 2, (rows, 3)).astype(np.float32) for rows in (6, documents))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "QUERY_BLOCK", part)
-        patch.setattr(model, "DOCUMENT_BLOCK", block)
-        scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity="dot")
-    truth = q @ d.T
-    order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
-    assert np.array_equal(at, order)
-    assert np.array_equal(scores, np.take_along_axis(truth, order, axis=1))
-
-
-def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    largest = 0
-    real = model._scores
-
-    def watched(a: torch.Tensor, b: torch.Tensor, similarity: Similarity) -> torch.Tensor:
-        nonlocal largest
-        scores = real(a, b, similarity)
-        largest = max(largest, scores.numel())
-        return scores
-
-    monkeypatch.setattr(model, "_scores", watched)
-    documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    model._top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
-    assert largest <= model.QUERY_BLOCK * model.DOCUMENT_BLOCK < 1500 * 100_000
-
-
-def test_compare_is_one_row_of_the_matrix() -> None:
-    rng = np.random.default_rng(1)
-    q, d = rng.normal(size=4).astype(np.float32), rng.normal(size=(6, 4)).astype(np.float32)
-    for similarity in ("cosine", "dot", "euclidean", "manhattan"):
-        assert np.allclose(
-            model._compare(q, d, similarity), brute_force(q[None], d, similarity)[0], atol=1e-5
-        )  # type: ignore[arg-type]

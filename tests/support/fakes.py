@@ -156,6 +156,9 @@ class FakeEncoder:
                 keeper.add([text], row[None])
         return found
 
+    def text_notes(self, _role: Role, _texts: int) -> list[str]:
+        return []
+
 
 class SlowEncoder(FakeEncoder):
     """Takes a fifth of a second for every encoding."""

@@ -36,7 +36,14 @@ def test_size_is_the_sum_of_what_lies_there(tmp_path: Path, capsys: Any) -> None
     (tmp_path / "source" / "x.json").write_text("12345")
     found = asked(capsys, "size", "--cache", tmp_path)
     on_disk = sum(f.stat().st_size for f in (tmp_path / "vectors").rglob("*") if f.is_file())
-    assert found["bytes"] == {"vectors": on_disk, "datasets": 0, "source": 5, "finetuned": 0, "units": 0}
+    assert found["bytes"] == {
+        "vectors": on_disk,
+        "datasets": 0,
+        "source": 5,
+        "finetuned": 0,
+        "units": 0,
+        "plaid": 0,
+    }
     assert found["total"] == on_disk + 5
 
 

@@ -102,7 +102,8 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "similarity": (
         {"similarity": "cosin"},
         ["--similarity", "cosin"],
-        "No similarity is called 'cosin'.\nDid you mean cosine? There is: cosine, dot, euclidean, manhattan.",
+        "No similarity is called 'cosin'.\nDid you mean cosine? There is: cosine, dot, euclidean, "
+        "manhattan, maxsim, maxsim-pylate.",
     ),
     "dtype": (
         {"dtype": "fp8"},

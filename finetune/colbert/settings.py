@@ -1,0 +1,81 @@
+"""The settings of a recipe that makes a model with a vector for each token."""
+
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import dataclass
+from typing import Literal
+
+from finetune.embedding.settings import TrainerSettings
+from harness.errors import UsageError
+from harness.types import LateInteraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColBERTSettings(TrainerSettings):
+    """Every setting of the training of a model with a vector for each token.
+
+    Attributes:
+        loss: "distillation" from a teacher's scores of each query's documents, or "contrastive", among all
+            documents of a batch.
+        dimension: The length of a token's vector, that of a linear projection without bias.
+        query_length: The tokens of a query; a shorter one is filled up with mask tokens (`expansion`).
+        document_length: The most tokens of a document.
+        expansion: Whether queries are filled up.
+        attends_to_expansion: Whether other tokens attend to those that fill up.
+        documents: The documents of a query in distillation, the first of its row.
+        temperature: The divisor of scores in the contrastive loss.
+    """
+
+    loss: Literal["distillation", "contrastive"] = "distillation"
+    dimension: int = 128
+    query_length: int = 32
+    document_length: int = 180
+    expansion: bool = True
+    attends_to_expansion: bool = False
+    documents: int = 32
+    temperature: float = 1.0
+
+    @property
+    def group(self) -> int:
+        """Rows that depend on each other: a query and its documents stand alone in distillation."""
+        return 1 if self.loss == "distillation" else 0
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a document."""
+        return self.document_length
+
+    @property
+    def late_interaction(self) -> LateInteraction:
+        """The settings of the model's vectors."""
+        return LateInteraction(
+            query_length=self.query_length,
+            document_length=self.document_length,
+            expansion=self.expansion,
+            attends_to_expansion=self.expansion and self.attends_to_expansion,
+            query_prefix="[Q] ",
+            document_prefix="[D] ",
+            skiplist=tuple(string.punctuation),
+            dimension=self.dimension,
+        )
+
+    def check(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        super().check()
+        for name in ("dimension", "documents"):
+            least = 2 if name == "documents" else 1
+            self._require(name, getattr(self, name) >= least, f"{least} or more")
+        for name in ("query_length", "document_length"):
+            self._require(name, getattr(self, name) > 3, "more than 3 tokens: three are special ones")
+        self._require("temperature", 0 < self.temperature < math.inf, "a number above 0")
+        if self.loss == "distillation" and self.batches == "no_duplicates":
+            raise UsageError(
+                "Distillation compares no rows with each other: there are no duplicates to keep apart.",
+                hint="Leave out --set batches=no_duplicates.",
+            )

@@ -1,0 +1,211 @@
+"""The training of a model with a vector for each token, with PyLate's losses over our network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pylate.losses import CachedContrastive, Contrastive, Distillation
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from finetune.colbert.settings import ColBERTSettings
+from finetune.embedding.trainer import keep_prompts, open_backbone, text_rows
+from harness.data.training import load_scored
+from harness.encoder.late_interaction import (
+    TokenProjection,
+    open_modules,
+    save_model,
+    side_features,
+    skipped_tokens,
+)
+from harness.encoder.model_settings import describe
+from harness.encoder.sentence_transformer import SentenceTransformer
+from harness.errors import HarnessError
+from harness.training import TrainingSpec
+from harness.types import LateInteraction, Role
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Features = dict[str, Tensor]
+"""The features of the texts of a column in one batch, (texts, tokens) each."""
+
+
+class ColBERTSetup:
+    """The training of a backbone with a projection of its token vectors.
+
+    Args:
+        settings: The settings of the recipe.
+    """
+
+    caches = True
+    evaluate_every = 1
+
+    def __init__(self, settings: ColBERTSettings) -> None:
+        self._settings = settings
+        self._late = settings.late_interaction
+
+    def rows(self, spec: TrainingSpec) -> Dataset:
+        """The training rows: texts, or queries with documents and scores.
+
+        Raises:
+            HarnessError: A query has fewer documents than are trained on.
+        """
+        if self._settings.loss == "contrastive":
+            return text_rows(spec)
+        tables, wanted = load_scored(spec.data[0], cache=spec.cache), self._settings.documents
+        counts = tables.documents_per_row()
+        if counts.min() < wanted:
+            row, least = int(counts.argmin()) + 1, int(counts.min())
+            raise HarnessError(
+                f"{tables.name}: row {row} has {least} documents, and {wanted} of each query are trained on.",
+                hint=f"Type --set documents={least}.",
+            )
+        if constant := tables.constant_rows():
+            spec.log.note(
+                f"{constant:,} of {len(counts):,} queries have one score for all documents: nothing is "
+                "learned from them but that these are equal"
+            )
+        return tables.rows
+
+    def model(self, spec: TrainingSpec) -> SentenceTransformer:
+        """The backbone with its projections, new ones where it has none."""
+        described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
+        if described.late_interaction is not None:
+            given = {"trust_remote_code": spec.backbone.trust_remote_code, "dtype": torch.float32}
+            model = open_modules(spec.backbone.folder, given)
+            model.to(spec.device)
+        else:
+            transformer = open_backbone(spec)
+            _add_tokens(transformer, (self._late.query_prefix, self._late.document_prefix))
+            width = transformer.get_word_embedding_dimension()
+            projection = TokenProjection(width, self._settings.dimension, False, nn.Identity(), False)
+            model = SentenceTransformer(modules=[transformer, projection], device=spec.device)
+        keep_prompts(model, spec)
+        # What PyLate's losses ask of a model.
+        asked: Any = model
+        asked.skiplist = list(skipped_tokens(model.tokenizer, self._late))
+        asked.do_query_expansion = self._late.expansion
+        return model
+
+    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+        """PyLate's loss, with `micro_batch` queries in a pass."""
+        if self._settings.loss == "distillation":
+            return _DistillationLoss(model, micro_batch=micro_batch)
+        temperature = self._settings.temperature
+        if micro_batch is None:
+            return Contrastive(model, gather_across_devices=gather, temperature=temperature)
+        return CachedContrastive(
+            model, mini_batch_size=micro_batch, gather_across_devices=gather, temperature=temperature
+        )
+
+    def collator(self, model: Any) -> Callable[[Sequence[Mapping[str, Any]]], Features]:
+        """A function that tokenizes rows."""
+        return _Collator(model, self._settings)
+
+    def score(self, model: Any, data: Dataset) -> float:
+        """Not supported: checkpoints are not chosen among."""
+        raise NotImplementedError
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the model as a PyLate folder."""
+        save_model(model, folder, self._late)
+
+
+def _add_tokens(transformer: Any, tokens: Sequence[str]) -> None:
+    """Add tokens with new embeddings, drawn around the mean of all, as PyLate does it."""
+    network, tokenizer = transformer.auto_model, transformer.tokenizer
+    network.resize_token_embeddings(len(tokenizer))
+    tokenizer.add_tokens(list(tokens))
+    network.resize_token_embeddings(len(tokenizer))
+
+
+class _Collator:
+    """Tokenizes rows into the features of PyLate's losses.
+
+    Documents that are shorter than their length end with a token without a vector: its product, 0, is the
+    least that a token of a query can have with them, as in PyLate, which fills all documents up.
+
+    Args:
+        model: The model in training.
+        settings: The settings of the recipe.
+    """
+
+    def __init__(self, model: Any, settings: ColBERTSettings) -> None:
+        self._model, self._settings = model, settings
+        self._late: LateInteraction = settings.late_interaction
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """The features of each column, under its name; `label` has the scores, (queries, documents)."""
+        if self._settings.loss == "distillation":
+            most = self._settings.documents
+            texts = {
+                "query": [row["query"] for row in rows],
+                "documents": list(chain.from_iterable(row["documents"][:most] for row in rows)),
+            }
+            labels = {"label": torch.tensor([row["scores"][:most] for row in rows], dtype=torch.float32)}
+        else:
+            texts, labels = {name: [row[name] for row in rows] for name in rows[0]}, {}
+        query, *others = texts
+        found = {query: self._features(texts[query], "query")}
+        documents = {name: self._features(texts[name], "document") for name in others}
+        longest = max(features["input_ids"].shape[1] for features in documents.values())
+        width = min(longest + 1, self._late.document_length)
+        found |= {name: _filled(features, width) for name, features in documents.items()}
+        flat = {f"{name}_{key}": one for name, features in found.items() for key, one in features.items()}
+        return {**flat, **labels}
+
+    def _features(self, texts: Sequence[str], role: Role) -> Features:
+        found = side_features(self._model, texts, self._late, role)
+        del found["kept"]
+        return found
+
+
+def _filled(features: Features, width: int) -> Features:
+    """Features with `width` columns, the new ones zeros, which are neither computed nor attended to."""
+    return {name: nn.functional.pad(one, (0, width - one.shape[1])) for name, one in features.items()}
+
+
+class _DistillationLoss(Distillation):
+    """PyLate's loss, the mean over queries of the divergence from the teacher, some queries in a pass.
+
+    With several processes `share` is the part of this process in the mean, times the number of processes.
+
+    Args:
+        model: The model in training.
+        micro_batch: The most queries in a pass, the activations of which are computed twice; None for all.
+    """
+
+    share = 1.0
+
+    def __init__(self, model: Any, *, micro_batch: int | None = None) -> None:
+        super().__init__(model)
+        self._micro_batch = micro_batch
+
+    def forward(self, sentence_features: Iterable[Features], labels: Tensor) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            sentence_features: The features of the queries, then those of their documents, query after query.
+            labels: The teacher's scores, (queries, documents).
+        """
+        queries, documents = sentence_features
+        count, each = labels.shape
+        most = self._micro_batch or count
+        if most >= count:
+            return super().forward([queries, documents], labels) * self.share
+        total = labels.new_zeros(())
+        for start in range(0, count, most):
+            rows = slice(start, start + most)
+            part = [_rows(queries, rows), _rows(documents, slice(rows.start * each, rows.stop * each))]
+            loss = checkpoint(super().forward, part, labels[rows], use_reentrant=False)
+            total = total + loss * (len(labels[rows]) / count)
+        return total * self.share
+
+
+def _rows(features: Features, rows: slice) -> Features:
+    return {name: one[rows] for name, one in features.items()}

@@ -1,0 +1,205 @@
+"""`harness data score`: a data set for distillation, a teacher's scores of pairs and other documents."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from harness import paths, progress
+from harness.arguments import split_names
+from harness.commands import options
+from harness.context import WorkerLimits
+from harness.data.locate import DataSettings
+from harness.data.offline import forbid_network
+from harness.data.scored_data import ScoredData
+from harness.models import ModelOptions
+from harness.request import one_device, read_prompts
+from harness.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
+from harness.terminal import console
+from harness.types import Settings
+
+SCHEMA = 1
+"""The version of the --json output (docs/json.md)."""
+
+
+@click.command("score")
+@click.option(
+    "--teacher",
+    required=True,
+    metavar="MODEL",
+    help="Model whose scores are written: catalog name, org/name[@revision], or a folder.",
+)
+@click.option(
+    "--train-data",
+    required=True,
+    metavar="DATA",
+    help="Pairs of a query and its answer: a file, a folder in BEIR's layout, ORG/NAME:CONFIG, or "
+    "code:FOLDER (docs/training-data.md).",
+)
+@click.option(
+    "--corpus",
+    default="",
+    metavar="DOCUMENTS",
+    help="Further documents to choose from: a folder with a corpus.jsonl, or such a file (default: the "
+    "corpus of a folder in BEIR's layout, else the positives and negatives of all pairs).",
+)
+@click.option(
+    "--output",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder to make.",
+)
+@click.option(
+    "--candidates",
+    default="bm25",
+    metavar="MODEL",
+    help="What ranks the documents beside the positives: bm25, perhaps with settings, or a model (default: "
+    "bm25).",
+)
+@click.option(
+    "--documents",
+    type=int,
+    default=32,
+    help="Documents of a query, its positives among them (default: 32).",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Queries, drawn by chance (default: all).",
+)
+@click.option(
+    "--scale",
+    type=click.Choice(get_args(Scale)),
+    default="none",
+    help="How scores are written: as the teacher gives them, or from 0 to 1 for each query (default: none).",
+)
+@options.max_length
+@options.query_length
+@options.dtype
+@options.vectors
+@options.similarity
+@options.prompt
+@options.prompts
+@options.seed
+@options.cache
+@options.data
+@options.offline
+@options.device
+@options.threads
+@options.batch_tokens
+@options.trust_remote_code
+@options.allow_extra
+@click.option("--dry-run", is_flag=True, help="Print what would be scored; load no model.")
+@options.as_json
+def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: Any) -> int:
+    """Make a data set for distillation: a teacher's scores of each query's answers and other documents.
+
+    The folder is in PyLate's form, with the configurations train, queries and documents. The same
+    command again finds it there; one that was interrupted goes on with the vectors in the cache.
+    """
+    output, cache = paths.expanded(output), paths.cache_folder(given["cache"])
+    data = DataSettings(root=paths.data_root(given["data"]), offline=given["offline"], cache=cache)
+    models = ModelOptions(
+        offline=given["offline"],
+        trust_remote_code=given["trust_remote_code"],
+        cache=cache,
+        allow_extra=split_names(given["allow_extra"]),
+    )
+    with forbid_network() if given["offline"] else contextlib.nullcontext():
+        plan = ScoringPlan.of(_request(given), data, models)
+        made = plan.there(output)
+        if dry_run:
+            return _show(plan, output, made, as_json=as_json)
+        if made is None:
+            made = _made(plan, output, one_device(device), cache, given)
+    if as_json:
+        click.echo(json.dumps(_made_json(made, plan), indent=1, ensure_ascii=False))
+    else:
+        _print_made(made)
+    return 0
+
+
+def _request(given: dict[str, Any]) -> ScoringRequest:
+    how = ("max_length", "query_length", "dtype", "vectors", "similarity", "seed")
+    settings = {name: given[name] for name in how}
+    prompts = read_prompts(given["prompts"], given["prompt_file"])
+    asked = ("teacher", "candidates", "train_data", "corpus", "documents", "queries", "scale")
+    return ScoringRequest(
+        settings=Settings(prompts=prompts, **settings), **{name: given[name] for name in asked}
+    )
+
+
+def _made(plan: ScoringPlan, output: Path, device: str, cache: Path, given: dict[str, Any]) -> ScoredData:
+    limits = WorkerLimits(threads=given["threads"], batch_tokens=given["batch_tokens"])
+    with progress.follow_events(console(stderr=True)) as listen:
+        return make_scored_data(plan, output, device=device, cache=cache, limits=limits, listen=listen)
+
+
+def _print_made(made: ScoredData) -> None:
+    out, counts = console(), made.facts["counts"]
+    for note in made.facts["notes"]:
+        out.print(note, style="yellow", highlight=False, soft_wrap=True)
+    low, high = made.facts["range"]
+    state = "was there" if made.was_there else "made"
+    lines = (
+        f"{made.folder}: {state}, key {made.key[:12]}",
+        f"  {counts['queries']:,} queries, {counts['documents']:,} documents, {counts['scores']:,} scores "
+        f"of {made.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
+    )
+    for line in lines:
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def _made_json(made: ScoredData, plan: ScoringPlan) -> dict[str, Any]:
+    facts = ("teacher", "candidates", "data", "counts", "range", "constant", "left_out", "notes")
+    return {
+        "schema": SCHEMA,
+        "folder": str(made.folder),
+        "key": made.key,
+        "state": "there" if made.was_there else "made",
+        "asked": plan.request.documents,
+        **{name: made.facts[name] for name in facts},
+    }
+
+
+def _show(plan: ScoringPlan, output: Path, made: ScoredData | None, *, as_json: bool) -> int:
+    """Print what would be done."""
+    there = plan.collection
+    facts = {
+        "schema": SCHEMA,
+        "folder": str(output),
+        "key": plan.key,
+        "state": "to do" if made is None else "there",
+        "teacher": plan.teacher.artifact.name,
+        "candidates": plan.candidates.artifact.name,
+        "data": there.name,
+        "queries": len(plan.queries),
+        "corpus": len(there.documents),
+        "asked": plan.request.documents,
+        "scores": plan.pairs,
+        "texts": len(plan.queries) + min(len(there.documents), plan.pairs),
+        "notes": list(there.notes),
+    }
+    if as_json:
+        click.echo(json.dumps(facts, indent=1, ensure_ascii=False))
+        return 0
+    for line in _lines(facts):
+        click.echo(line)
+    return 0
+
+
+def _lines(facts: dict[str, Any]) -> Sequence[str]:
+    return (
+        f"{facts['folder']}: {facts['state']}, key {facts['key'][:12]}; nothing was run",
+        f"  {facts['data']}: {facts['queries']:,} queries, {facts['corpus']:,} documents to choose from",
+        f"  {facts['candidates']} ranks, {facts['teacher']} scores {facts['asked']} documents of each query: "
+        f"{facts['scores']:,} scores, up to {facts['texts']:,} texts to encode",
+        *(f"  {note}" for note in facts["notes"]),
+    )

@@ -1,0 +1,175 @@
+"""`harness explain`: which token of a document each token of a query matches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import paths
+from harness.arguments import checked_fields, split_names
+from harness.commands import options
+from harness.context import JobContext, WorkerLimits
+from harness.data.offline import forbid_network
+from harness.errors import UsageError
+from harness.explanation import Explanation, explain, require_token_vectors
+from harness.models import ModelOptions, subject
+from harness.plan import ConfiguredModel
+from harness.request import one_device, read_prompts, require_sides
+from harness.terminal import console, print_table
+from harness.types import Settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from harness.encoder.late_interaction import TextToken, TextTokens
+
+SCHEMA = 1
+"""The version of the --json output (docs/json.md)."""
+
+
+@click.command("explain")
+@click.option(
+    "--model",
+    required=True,
+    metavar="MODEL",
+    help="Model with a vector for each token: a folder that PyLate saved, or org/name[@revision].",
+)
+@click.option("--query", required=True, metavar="TEXT", help="The query, or @FILE with its text.")
+@click.option("--document", required=True, metavar="TEXT", help="The document, or @FILE with its text.")
+@click.option("--matrix", is_flag=True, help="Show the similarity of each two tokens as well.")
+@options.max_length
+@options.query_length
+@options.dtype
+@options.vectors
+@options.prompt
+@options.prompts
+@options.cache
+@options.offline
+@options.device
+@options.threads
+@options.trust_remote_code
+@options.allow_extra
+@options.as_json
+def command(
+    model: str, query: str, document: str, matrix: bool, device: str, as_json: bool, **given: Any
+) -> int:
+    """Show which token of a document each token of a query matches, with their similarity.
+
+    The sum of the similarities is the MaxSim, the score that `harness run` ranks documents by.
+    """
+    texts = _text("query", query), _text("document", document)
+    with forbid_network() if given["offline"] else contextlib.nullcontext():
+        one = subject(model, _settings(given), _options(given))
+        require_token_vectors(one)
+        found = explain(one, *texts, _context(device, given))
+    if as_json:
+        click.echo(json.dumps(_to_json(one, found, matrix=matrix), indent=1, ensure_ascii=False))
+    else:
+        _print(one, found, matrix=matrix)
+    return 0
+
+
+def _text(side: str, given: str) -> str:
+    """A text, or that of the file behind an @."""
+    if not given.startswith("@"):
+        return given
+    path = paths.expanded(given[1:])
+    try:
+        return path.read_text(encoding="utf-8").rstrip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UsageError(
+            f"The {side} in {path} cannot be read: {reason}.",
+            hint="Behind an @ stands a file; put a text that begins with an @ into one.",
+        ) from error
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    how = ("max_length", "query_length", "dtype", "vectors")
+    prompts = read_prompts(given["prompts"], given["prompt_file"])
+    require_sides(prompts)
+    settings = Settings(prompts=prompts, **{name: given[name] for name in how})
+    return checked_fields(settings, Settings, "settings")
+
+
+def _options(given: dict[str, Any]) -> ModelOptions:
+    return ModelOptions(
+        offline=given["offline"],
+        trust_remote_code=given["trust_remote_code"],
+        cache=paths.cache_folder(given["cache"]),
+        allow_extra=split_names(given["allow_extra"]),
+    )
+
+
+def _context(device: str, given: dict[str, Any]) -> JobContext:
+    limits = WorkerLimits(threads=given["threads"])
+    cache = paths.cache_folder(given["cache"])
+    return JobContext(device=one_device(device), cache=cache, emit=lambda _event: None, limits=limits)
+
+
+def _to_json(one: ConfiguredModel, found: Explanation, *, matrix: bool) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "model": {"name": one.artifact.name, "artifact": one.artifact.key},
+        "total": found.total,
+        "query": _side_json(found.query),
+        "document": _side_json(found.document),
+        "matches": [asdict(match) for match in found.matches],
+        **({"matrix": found.matrix} if matrix else {}),
+        "notes": list(found.notes),
+    }
+
+
+def _side_json(side: TextTokens) -> dict[str, Any]:
+    return {"tokens": [asdict(token) for token in side.tokens], "whole": side.whole, "cut": side.cut}
+
+
+def _print(one: ConfiguredModel, found: Explanation, *, matrix: bool) -> None:
+    out = console()
+    if found.matches:
+        print_table(_matches_table(found), out)
+    if matrix and found.matches:
+        print_table(_matrix_table(found), out)
+    if found.total is not None:
+        told = f"MaxSim of {one.artifact.name}: {found.total:.5f}, the sum over {len(found.matches)} tokens"
+        out.print(told, highlight=False, soft_wrap=True)
+    for note in found.notes:
+        out.print(f"{note[:1].upper()}{note[1:]}.", style="yellow", highlight=False, soft_wrap=True)
+
+
+def _matches_table(found: Explanation) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="the best match of each token of the query")
+    for name in ("query", "", "document", "characters"):
+        table.add_column(name)
+    table.add_column("similarity", justify="right")
+    for match in found.matches:
+        asked, there = found.query.tokens[match.query], found.document.tokens[match.document]
+        span = "" if there.start is None else f"{there.start}–{there.end}"
+        cells = (asked.token, _kind(asked), there.token, span or _kind(there))
+        table.add_row(*map(Text, cells), f"{match.similarity:.4f}")
+    return table
+
+
+def _matrix_table(found: Explanation) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="the similarity of each token of the query (rows) and of the document (columns)")
+    table.add_column("")
+    places = [at for at, token in enumerate(found.document.tokens) if not token.skipped]
+    for at in places:
+        table.add_column(Text(found.document.tokens[at].token), justify="right")
+    for token, row in zip(found.query.tokens, found.matrix, strict=True):
+        table.add_row(Text(token.token), *(f"{row[at]:.2f}" for at in places))
+    return table
+
+
+def _kind(token: TextToken) -> str:
+    return "" if token.kind == "text" else token.kind

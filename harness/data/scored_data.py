@@ -1,0 +1,178 @@
+"""A data set for distillation on disk, in PyLate's form: documents of queries with a teacher's scores.
+
+A folder with three configurations, each a Parquet file of the split "train", which the datasets library
+opens: `train`, whose rows are a query's id, ids of documents and their scores, and the texts, `queries` and
+`documents`. A provenance.json says what it was made of, and has the hash of each file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import files
+from harness.data.collection import Collection
+from harness.data.scored_tables import TEXTS
+from harness.documents import with_digest, without_digest
+from harness.errors import RecordError, StoreError, UsageError
+from harness.identity import digest
+
+PROVENANCE = "provenance.json"
+"""The file that says what a folder was made of."""
+
+_SCHEMA = 1
+"""The version of that file."""
+
+_PARQUET = "train-00000-of-00001.parquet"
+"""The name of each configuration's file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredRow:
+    """A query, its documents by their place in a collection, and their scores as they are written."""
+
+    query: str
+    documents: tuple[int, ...]
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredData:
+    """A data set that was made.
+
+    Attributes:
+        folder: Its folder.
+        key: The hash of what it was made of.
+        facts: The rest of provenance.json: `counts`, `constant`, `notes` among them.
+        was_there: Whether an earlier run made it.
+    """
+
+    folder: Path
+    key: str
+    facts: Mapping[str, Any]
+    was_there: bool = False
+
+    @staticmethod
+    def read(folder: Path, identity: Mapping[str, Any]) -> ScoredData | None:
+        """The data set of an identity in a folder; None if nothing lies there.
+
+        Raises:
+            UsageError: Something else lies there, or the data set is not whole.
+        """
+        if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
+            return None
+        elsewhere = "Name another folder with --output, or move this one away."
+        if not (folder / PROVENANCE).is_file():
+            raise UsageError(
+                f"{folder} is there, and is no data set of this command: it has no {PROVENANCE}.",
+                hint=elsewhere,
+            )
+        try:
+            facts = without_digest((folder / PROVENANCE).read_bytes())
+            broken = [n for n, sha256 in facts["files"].items() if files.sha256_file(folder / n) != sha256]
+            other = [name for name, value in identity.items() if facts["identity"].get(name) != value]
+        except (OSError, ValueError, LookupError, AttributeError) as error:
+            raise RecordError(f"{folder} cannot be read: {error}.", hint=elsewhere) from None
+        if broken:
+            raise UsageError(f"{folder / broken[0]} has changed since it was written.", hint=elsewhere)
+        if other:
+            raise UsageError(f"{folder} was made with another value of: {', '.join(other)}.", hint=elsewhere)
+        return ScoredData(folder=folder, key=digest(identity), facts=facts, was_there=True)
+
+    @staticmethod
+    def write(
+        folder: Path,
+        identity: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        rows: Sequence[ScoredRow],
+        collection: Collection,
+        about: str,
+    ) -> ScoredData:
+        """Write a data set beside its place and rename it.
+
+        Args:
+            folder: The place, where nothing lies or an empty folder.
+            identity: What the data set was made of.
+            facts: What provenance.json says besides.
+            rows: The scores.
+            collection: The texts.
+            about: The text of the README.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        folder = folder.absolute()
+        staged = folder.with_name(f".{folder.name}.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp")
+        key = digest(identity)
+        told = {"schema": _SCHEMA, "key": key, "identity": dict(identity), **facts}
+        try:
+            for config, columns in _tables(rows, collection).items():
+                _write_table(staged / config / _PARQUET, columns)
+            (staged / "README.md").write_text(_card(about), encoding="utf-8")
+            names = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*.*"))
+            hashes = {name: files.sha256_file(staged / name) for name in names}
+            (staged / PROVENANCE).write_text(with_digest({**told, "files": hashes}), encoding="utf-8")
+            for name in (*names, PROVENANCE):
+                files.sync(staged / name)
+            staged.rename(folder)  # in place of an empty folder, and of nothing else
+            files.sync(folder.parent)
+        except OSError as error:
+            raise _write_error(folder, error) from error
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        return ScoredData(folder=folder, key=key, facts=told)
+
+
+def _write_error(folder: Path, error: OSError) -> StoreError:
+    found = files.write_error(folder, error)
+    found.hint = "The vectors are kept: free some room or name another --output, and run the command again."
+    return found
+
+
+_Columns = Mapping[str, tuple[Sequence[Any], str]]
+"""The values of each column, and a name of their type in `_write_table`."""
+
+
+def _tables(rows: Sequence[ScoredRow], collection: Collection) -> Mapping[str, _Columns]:
+    """The columns of each configuration."""
+    names = list(collection.documents)
+    used = [names[at] for at in sorted({at for row in rows for at in row.documents})]
+    queries = [row.query for row in rows]
+    return {
+        "train": {
+            "query_id": (queries, "text"),
+            "document_ids": ([[names[at] for at in row.documents] for row in rows], "texts"),
+            "scores": ([row.scores for row in rows], "numbers"),
+        },
+        "queries": {
+            "query_id": (queries, "text"),
+            "text": ([collection.queries[name] for name in queries], "text"),
+        },
+        "documents": {
+            "document_id": (used, "text"),
+            "text": ([collection.documents[name] for name in used], "text"),
+        },
+    }
+
+
+def _write_table(path: Path, columns: _Columns) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"text": pa.string(), "texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float32())}
+    arrays = {name: pa.array(values, types[kind]) for name, (values, kind) in columns.items()}
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table(arrays), path, compression="zstd")
+
+
+def _card(about: str) -> str:
+    """The README, whose head names the file of each configuration."""
+    configs = "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/{_PARQUET}\n"
+        for name in ("train", *TEXTS)
+    )
+    return f"---\nconfigs:\n{configs}---\n# Scores for distillation\n\n{about}"

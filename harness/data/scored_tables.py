@@ -1,0 +1,350 @@
+"""Queries with documents and a teacher's scores of them: ids in one table, the texts in two others.
+
+This is the form of PyLate's data for distillation: a row of the configuration `train` has a `query_id`, its
+`document_ids` and their `scores`; `queries` and `documents` have the texts. The ids are looked up once, and
+the numbers of the rows are kept in the cache, so that no text is held in memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import files
+from harness.data.prepared import naming_full_disk, prepared
+from harness.data.schema import one_line
+from harness.errors import DataError, shortened
+from harness.identity import digest
+
+if TYPE_CHECKING:
+    import datasets
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+TEXTS = ("queries", "documents")
+"""The configurations with the texts, in the order of the columns of ids."""
+
+IDS, SCORES = ("query_id", "document_ids"), "scores"
+"""The columns of a row: its ids, and the scores of its documents."""
+
+_KEYS = ("query_id", "document_id")
+"""The columns with the ids of the texts, beside which `text` has each text."""
+
+_VERSION = 1
+"""The version of the numbers that are kept, raised whenever the same tables would give others."""
+
+_BATCH = 100_000
+"""Rows whose ids are looked up at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTables:
+    """The tables of a scored data set.
+
+    Attributes:
+        name: The data set, for messages.
+        numbers: `query`, the number of a row of `queries`; `documents`, those of rows of `documents`; and
+            `scores`, as many.
+        queries: The queries; `text` has each one.
+        documents: The documents, likewise.
+    """
+
+    name: str
+    numbers: datasets.Dataset
+    queries: datasets.Dataset
+    documents: datasets.Dataset
+
+    @staticmethod
+    def join(
+        train: datasets.Dataset,
+        queries: datasets.Dataset,
+        documents: datasets.Dataset,
+        *,
+        name: str,
+        identity: Mapping[str, Any],
+        cache: Path,
+    ) -> ScoredTables:
+        """The tables with every id looked up, from the cache where it has been done before.
+
+        Args:
+            train: The rows with ids and scores.
+            queries: The texts of queries by `query_id`.
+            documents: The texts of documents by `document_id`.
+            name: The data set, for messages.
+            identity: What tells this data from any other.
+            cache: The cache folder.
+
+        Raises:
+            DataError: An id is unknown or there twice, a text is blank, or a row has another number of scores
+                than of documents.
+        """
+        import datasets
+
+        with prepared(digest(["scored", _VERSION, identity]), cache) as folder, naming_full_disk(folder):
+            file = folder / "numbers.arrow"
+            if not file.is_file():
+                _write(_numbers(train, queries, documents, name), file)
+            numbers = datasets.Dataset.from_file(str(file))
+        return ScoredTables(name=name, numbers=numbers, queries=queries, documents=documents)
+
+    @property
+    def rows(self) -> datasets.Dataset:
+        """The rows with the columns query, documents and scores; texts are looked up when a row is read."""
+        return self.numbers.with_transform(self._with_texts)
+
+    def _with_texts(self, rows: Mapping[str, Any]) -> dict[str, list[Any]]:
+        asked = self.queries.select_columns(["text"])[list(rows["query"])]["text"]
+        wanted = [number for numbers in rows["documents"] for number in numbers]
+        found = iter(self.documents.select_columns(["text"])[wanted]["text"])
+        return {
+            "query": list(asked),
+            "documents": [[next(found) for _ in numbers] for numbers in rows["documents"]],
+            "scores": [list(scores) for scores in rows["scores"]],
+        }
+
+    def documents_per_row(self) -> NDArray[np.int64]:
+        """The number of documents of each row, (rows,)."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        found = pc.list_value_length(self.numbers.data.column("documents")).to_numpy()
+        return np.asarray(found, dtype=np.int64)
+
+    def constant_rows(self) -> int:
+        """The number of rows all of whose documents have one score."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        scores = np.asarray(pc.list_flatten(self.numbers.data.column("scores")).to_numpy())
+        counts = self.documents_per_row()
+        starts = np.cumsum(counts) - counts
+        return int((np.maximum.reduceat(scores, starts) == np.minimum.reduceat(scores, starts)).sum())
+
+    def texts(self) -> Iterator[tuple[str, list[str]]]:
+        """All texts that rows refer to, each once: "query" or "documents", and some of them."""
+        for name, table, numbers in self._used():
+            for start in range(0, len(numbers), _BATCH):
+                yield name, list(table.select_columns(["text"])[numbers[start : start + _BATCH]]["text"])
+
+    def characters(self) -> dict[str, float]:
+        """The mean characters of a query and of a document over all rows."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        found = {}
+        for name, table, _ in self._used():
+            lengths = np.asarray(pc.utf8_length(table.data.column("text")).to_numpy(), dtype=np.int64)
+            found[name] = float(lengths[self._flat(name)].mean())
+        return found
+
+    def _used(self) -> Iterator[tuple[str, datasets.Dataset, NDArray[np.int64]]]:
+        import numpy as np
+
+        for name, table in (("query", self.queries), ("documents", self.documents)):
+            yield name, table, np.unique(self._flat(name))
+
+    def _flat(self, name: str) -> NDArray[np.int64]:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        column = self.numbers.data.column(name)
+        return np.asarray((pc.list_flatten(column) if name == "documents" else column).to_numpy(), np.int64)
+
+
+def is_scored(configs: Sequence[str]) -> bool:
+    """Whether the configurations of a data set are those of scored documents."""
+    return {"train", *TEXTS} <= set(configs)
+
+
+def _write(batches: Iterator[pa.RecordBatch], file: Path) -> None:
+    """Write batches to an Arrow file, which is there whole or not at all."""
+    import pyarrow as pa
+
+    staged = file.with_name(f".{files.host()}-{os.getpid()}.tmp")
+    try:
+        with pa.OSFile(str(staged), "wb") as sink:
+            first = next(batches)
+            with pa.ipc.new_stream(sink, first.schema) as writer:
+                writer.write_batch(first)
+                for batch in batches:
+                    writer.write_batch(batch)
+        staged.replace(file)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def _numbers(
+    train: datasets.Dataset, queries: datasets.Dataset, documents: datasets.Dataset, name: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows with the number of each query and document in its table."""
+    import pyarrow as pa
+
+    _require_columns(train, (*IDS, SCORES), f"{name}:train")
+    if not len(train):
+        raise DataError(f"{name}: there are no rows.")
+    asked = _Texts(queries, _KEYS[0], f"{name}:{TEXTS[0]}")
+    there = _Texts(documents, _KEYS[1], f"{name}:{TEXTS[1]}")
+    for start in range(0, len(train), _BATCH):
+        part = train.data.slice(start, min(_BATCH, len(train) - start))
+        found = _Lists.read(part[IDS[1]], IDS[1], name, start)
+        scores = _Lists.read(part[SCORES], SCORES, name, start)
+        _require_scores(found, scores)
+        numbers = asked.numbers(_ids(part[IDS[0]]), found.numbered)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(numbers, pa.int32()),
+                found.with_values(pa.array(there.numbers(_ids(found.values), found.row), pa.int32())),
+                found.with_values(scores.values.cast(pa.float32())),
+            ],
+            names=["query", "documents", "scores"],
+        )
+
+
+def _require_columns(table: datasets.Dataset, columns: Sequence[str], where: str) -> None:
+    lost = [column for column in columns if column not in table.column_names]
+    if lost:
+        raise DataError(
+            f"{where} has no column {lost[0]!r}; there is: {shortened(table.column_names)}.",
+            hint=f"Rows have {', '.join((*IDS, SCORES))}; queries have query_id and text, documents "
+            "document_id and text.",
+        )
+
+
+class _Texts:
+    """The ids of a table of texts, with the numbers of their rows."""
+
+    def __init__(self, table: datasets.Dataset, key: str, where: str) -> None:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        _require_columns(table, (key, "text"), where)
+        self._where = where
+        self._ids = _ids(table.data.column(key))
+        if pc.count_distinct(self._ids).as_py() < len(self._ids):
+            counts = pc.value_counts(self._ids)
+            at = int(np.argmax(counts.field("counts").to_numpy()))
+            raise DataError(f"{where}: the id {counts.field('values')[at].as_py()!r} is there twice.")
+        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(table.data.column("text")), ""), True)
+        self._blank = np.asarray(blank.to_numpy(), dtype=bool)
+
+    def numbers(self, ids: pa.Array, row: Callable[[int], str]) -> NDArray[np.int64]:
+        """The number of the text of each id; `row` names the row that a place in `ids` is of."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        found = pc.index_in(ids, value_set=self._ids)
+        if found.null_count:
+            at = pc.index(pc.is_null(found), True).as_py()
+            raise DataError(
+                f"{row(at)}: the id {ids[at].as_py()!r} is not in {self._where}, nor are "
+                f"{found.null_count - 1:,} others of {len(ids):,}.",
+                hint="Fetch or make the data set again; a missing text would be trained on as an empty one.",
+            )
+        numbers = np.asarray(found.to_numpy(), np.int64)
+        blank = np.flatnonzero(self._blank[numbers])
+        if blank.size:
+            at = int(blank[0])
+            raise DataError(f"{row(at)}: the text of {ids[at].as_py()!r} in {self._where} is blank.")
+        return numbers
+
+
+def _ids(column: Any) -> pa.Array:
+    """Ids, whether texts or numbers, as texts."""
+    import pyarrow as pa
+
+    return _whole(column).cast(pa.large_string())
+
+
+def _whole(column: Any) -> pa.Array:
+    import pyarrow as pa
+
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.combine_chunks()
+    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lists:
+    """A column of lists: all values, one list after the other, and the length of each list.
+
+    Attributes:
+        name: The data set, for messages.
+        start: The rows before the first.
+    """
+
+    values: Any
+    lengths: NDArray[np.int64]
+    name: str
+    start: int
+
+    @staticmethod
+    def read(column: Any, title: str, name: str, start: int) -> _Lists:
+        """The lists of a column, which may be written as text."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        whole = _whole(column)
+        if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
+            whole = _parsed(whole, title, name, start)
+        if not (pa.types.is_list(whole.type) or pa.types.is_large_list(whole.type)):
+            raise DataError(f"{name}: the column {title!r} holds {whole.type}, not lists.")
+        lengths = pc.fill_null(pc.list_value_length(whole), 0)
+        values = pc.list_flatten(whole)
+        return _Lists(values=values, lengths=np.asarray(lengths.to_numpy(), np.int64), name=name, start=start)
+
+    def row(self, at: int) -> str:
+        """The row of a value."""
+        import numpy as np
+
+        return self.numbered(int(np.searchsorted(np.cumsum(self.lengths), at, side="right")))
+
+    def numbered(self, row: int) -> str:
+        """A row by its number, counted from 1 over all parts."""
+        return f"{self.name}: row {self.start + row + 1}"
+
+    def with_values(self, values: Any) -> pa.Array:
+        """The same lists of other values."""
+        import numpy as np
+        import pyarrow as pa
+
+        offsets = pa.array(np.concatenate([[0], np.cumsum(self.lengths)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, values)
+
+
+def _parsed(texts: Any, title: str, name: str, start: int) -> Any:
+    """Lists that are written as text."""
+    import pyarrow as pa
+
+    found = []
+    for number, text in enumerate(texts.to_pylist(), start=start + 1):
+        try:
+            found.append(list(ast.literal_eval(text)))
+        except (ValueError, SyntaxError, TypeError) as error:
+            raise DataError(f"{name}: row {number}: {title!r} is no list: {one_line(error)}.") from None
+    return pa.array(found)
+
+
+def _require_scores(documents: _Lists, scores: _Lists) -> None:
+    """Refuse rows with another number of scores than of documents, and scores that are no numbers."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    there, scored = documents.lengths, scores.lengths
+    for at in np.flatnonzero((there != scored) | (there < 2))[:1]:
+        least = "" if there[at] >= 2 else "; at least two are compared"
+        raise DataError(
+            f"{documents.numbered(int(at))}: {there[at]} documents and {scored[at]} scores{least}."
+        )
+    if not (pa.types.is_floating(scores.values.type) or pa.types.is_integer(scores.values.type)):
+        raise DataError(f"{scores.name}: the scores are {scores.values.type}, not numbers.")
+    bad = pc.index(pc.fill_null(pc.invert(pc.is_finite(scores.values)), True), True).as_py()
+    if bad >= 0:
+        raise DataError(f"{scores.row(bad)}: a score is no finite number.")

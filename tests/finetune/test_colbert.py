@@ -1,0 +1,422 @@
+"""Training of models with a vector for each token: PyLate's losses, folders and steps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import late_models
+import scored_data
+import tiny
+from finetune.colbert.plan import ColBERTRecipe
+from finetune.colbert.settings import ColBERTSettings
+from finetune.colbert.training import ColBERTSetup
+from finetune.embedding import trainer as module
+from finetune.embedding.trainer import train
+from finetune.recipes import colbert
+from harness import training
+from harness.data.locate import DataSettings
+from harness.data.training import (
+    LocatedTraining,
+    count_trained,
+    load_training,
+    own_training,
+    trained_texts,
+    write_text_hashes,
+)
+from harness.encoder.content import content_key
+from harness.encoder.late_interaction import TokenEncoder
+from harness.encoder.loading import load_any
+from harness.encoder.model_settings import describe, resolve_encoding
+from harness.errors import HarnessError, UsageError
+from harness.training import TrainingSpec, read_log
+from harness.types import SIDES, Artifact, Settings
+
+SETTINGS = {
+    "batch_size": 4,
+    "documents": 3,
+    "dimension": 16,
+    "query_length": 12,
+    "document_length": 20,
+    "learning_rate": 1e-3,
+    "precision": "float32",
+}
+
+
+def artifact(folder: Path) -> Artifact:
+    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> LocatedTraining:
+    folder = scored_data.write(tmp_path_factory.mktemp("scored"))
+    return own_training(str(folder), DataSettings(cache=folder / "cache"))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("backbone") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def pylate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return late_models.save(tmp_path_factory.mktemp("pylate") / "model")
+
+
+@pytest.fixture
+def make(bert: Path, scored: LocatedTraining, tmp_path: Path) -> Callable[..., TrainingSpec]:
+    """A spec in a folder of its own; settings and fields of the spec may be given."""
+
+    def made(
+        name: str = "run", settings: Mapping[str, Any] | None = None, variant: str = "", **fields: Any
+    ) -> TrainingSpec:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        entry = colbert.RECIPE
+        recipe = entry.open(variant, replace(entry.settings[variant], **{**SETTINGS, **(settings or {})}))
+        full = {"backbone": artifact(bert), "data": (scored,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
+        full |= {"threads": 1, **fields}
+        return TrainingSpec(recipe=recipe, folder=folder, cache=tmp_path / "cache", **full)
+
+    return made
+
+
+def recipe_of(spec: TrainingSpec) -> ColBERTRecipe:
+    assert isinstance(spec.recipe, ColBERTRecipe)
+    return spec.recipe
+
+
+def settings_of(spec: TrainingSpec) -> ColBERTSettings:
+    return recipe_of(spec).settings
+
+
+def run(spec: TrainingSpec) -> dict[str, torch.Tensor]:
+    """The weights after a training in this process."""
+    train(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
+    return weights(spec.output)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return {
+        f"{path.parent.name if path.parent != folder else ''}/{name}": tensor
+        for path in sorted(folder.rglob("*.safetensors"))
+        for name, tensor in load_file(path).items()
+    }
+
+
+def largest_difference(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
+
+
+# Against PyLate
+
+
+def gradients(module: Any) -> dict[str, torch.Tensor]:
+    """The gradients of a model's parameters, under the names of transformers."""
+    body = module[0].auto_model
+    published = getattr(body, "published", None)
+    found = {
+        (published.theirs(name) if published else name): one.grad for name, one in body.named_parameters()
+    }
+    found |= {f"dense/{name}": one.grad for name, one in module[1].named_parameters()}
+    return {name: grad for name, grad in found.items() if grad is not None and bool(grad.any())}
+
+
+def their_step(folder: Path, rows: list[dict[str, Any]], loss: str, **settings: Any) -> tuple[Any, Any]:
+    """The loss and the gradients of a batch by PyLate's model, collator and loss."""
+    from pylate import losses, models, utils
+
+    model = models.ColBERT(str(folder), device="cpu", **settings)
+    model.double().eval()  # without dropout; in float64, since gradients of equal scores are large
+    made = {
+        "distillation": lambda: losses.Distillation(model),
+        "contrastive": lambda: losses.Contrastive(model),
+        "cached": lambda: losses.CachedContrastive(model, mini_batch_size=2),
+    }[loss]()
+    inputs = utils.ColBERTCollator(model.tokenize)(rows)
+    value = made(features_of(inputs), inputs.get("label"))
+    value.backward()
+    return value.item(), gradients(model)
+
+
+def features_of(inputs: Mapping[str, Any]) -> list[dict[str, torch.Tensor]]:
+    names = [key.removesuffix("input_ids") for key in inputs if key.endswith("_input_ids")]
+    return [{key[len(n) :]: one for key, one in inputs.items() if key.startswith(n)} for n in names]
+
+
+def our_step(spec: TrainingSpec, rows: list[dict[str, Any]], passes: int | None = None) -> tuple[Any, Any]:
+    setup = ColBERTSetup(settings_of(spec))
+    model = setup.model(spec)
+    model.eval()
+    for part in model:
+        part.double()
+    inputs = setup.collator(model)(rows)
+    loss = setup.loss(model, micro_batch=passes, gather=False)
+    value = loss(features_of(inputs), inputs.get("label"))
+    value.backward()
+    return value.item(), gradients(model)
+
+
+@pytest.mark.parametrize("body", late_models.BODIES)
+@pytest.mark.parametrize("expansion", [True, False])
+@pytest.mark.parametrize("passes", [None, 3])
+def test_loss_and_gradients_of_distillation_are_those_of_pylate(
+    make: Callable[..., TrainingSpec], tmp_path: Path, body: str, expansion: bool, passes: int | None
+) -> None:
+    folder = late_models.save(tmp_path / "start", body, do_query_expansion=expansion)
+    spec = make(settings={"expansion": expansion, "batch_size": 5}, backbone=artifact(folder))
+    rows = list(load_training(spec.data[0], cache=spec.cache).select(range(5)))
+    value, theirs = their_step(folder, rows, "distillation")
+    ours = our_step(spec, rows, passes)
+    assert ours[0] == pytest.approx(value, abs=1e-6)
+    assert len(theirs) > 10
+    # The rotations of ModernBERT are float32 in both networks.
+    assert largest_difference(ours[1], theirs) <= (1e-5 if body == "modernbert" else 1e-12)
+
+
+@pytest.mark.parametrize("passes", [None, 2])
+def test_loss_and_gradients_by_contrast_are_those_of_pylate(
+    make: Callable[..., TrainingSpec], pylate: Path, passes: int | None
+) -> None:
+    spec = make(variant="contrastive", backbone=artifact(pylate))
+    rows = [
+        {"anchor": scored_data.sentence(n), "positive": f"{scored_data.sentence(n + 50)}!", "negative": "a."}
+        for n in range(5)
+    ]
+    value, theirs = their_step(pylate, rows, "contrastive" if passes is None else "cached")
+    ours = our_step(spec, rows, passes)
+    assert ours[0] == pytest.approx(value, abs=1e-6)
+    assert largest_difference(ours[1], theirs) <= 1e-12
+
+
+def test_a_trained_model_is_opened_by_pylate_with_equal_vectors(
+    make: Callable[..., TrainingSpec], tmp_path: Path
+) -> None:
+    spec = make()
+    run(spec)
+    texts = [scored_data.sentence(n) for n in range(4)] + ["a, b. c!"]
+    script = (
+        "import sys, numpy as np; from pylate import models\n"
+        "model = models.ColBERT(sys.argv[1], device='cpu')\n"
+        "texts = sys.argv[3:]\n"
+        "sides = {s: model.encode(texts, is_query=s == 'query') for s in ('query', 'document')}\n"
+        "np.savez(sys.argv[2], **{f'{s}{n}': v for s, vs in sides.items() for n, v in enumerate(vs)})\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(spec.output), str(tmp_path / "theirs.npz"), *texts],
+        check=True,
+        capture_output=True,
+    )
+    theirs = np.load(tmp_path / "theirs.npz")
+    encoder = opened(spec.output)
+    for side in SIDES:
+        found = encoder.encode(texts, role=side)
+        for number in range(len(texts)):
+            own = found.vectors[found.offsets[number] : found.offsets[number + 1]]
+            np.testing.assert_allclose(own, theirs[f"{side}{number}"], atol=1e-5)
+
+
+def opened(folder: Path) -> TokenEncoder:
+    key, hashed = content_key(folder)
+    model = Artifact(name="late", source=str(folder), folder=folder, key=key, weights=hashed)
+    found = load_any(model, resolve_encoding(describe(folder), Settings()), device="cpu")
+    assert isinstance(found, TokenEncoder)
+    return found
+
+
+# Resumption, and both kinds of start
+
+
+@pytest.mark.parametrize("start", ["bert", "pylate"])
+def test_a_training_that_was_interrupted_ends_with_the_same_weights(
+    make: Callable[..., TrainingSpec],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    start: str,
+) -> None:
+    given: dict[str, Any] = {
+        "backbone": artifact(request.getfixturevalue(start)),
+        "settings": {"epochs": 2, "warmup": 0.2},
+    }
+    whole = run(make("whole", **given))
+    spec = make("interrupted", **given)
+
+    def stop(self: Any, logs: dict[str, float], *args: Any) -> None:
+        log(self, logs, *args)
+        if self.state.global_step == 3:  # before the next step ends
+            training.STOP.set()
+
+    log = module._Trainer.log
+    with monkeypatch.context() as patch:
+        patch.setattr(module._Trainer, "log", stop)
+        train(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
+    training.STOP.clear()
+    assert not spec.output.exists()
+    assert len(read_log(spec.log.path)) == 4
+    resumed = run(spec)
+    assert len(read_log(spec.log.path)) == 6
+    assert largest_difference(whole, resumed) == 0.0
+
+
+def test_by_contrast_on_pairs_a_model_is_made(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(
+        "".join(
+            json.dumps({"query": scored_data.sentence(n), "positive": scored_data.sentence(100 + n)}) + "\n"
+            for n in range(10)
+        )
+    )
+    pairs = own_training(str(file), DataSettings(cache=tmp_path / "cache"))
+    spec = make(variant="contrastive", data=(pairs,), settings={"temperature": 0.5})
+    run(spec)
+    losses = [line["loss"] for line in read_log(spec.log.path)]
+    assert len(losses) == 3  # the last batch of two is kept
+    assert losses[0] > 0
+    assert describe(spec.output).late_interaction == settings_of(spec).late_interaction
+
+
+# The plan
+
+
+SCRIPT = {
+    "loss": "distillation",
+    "dimension": 128,
+    "query_length": 32,
+    "document_length": 180,
+    "expansion": True,
+    "attends_to_expansion": False,
+    "documents": 32,
+    "temperature": 1.0,
+    "learning_rate": 8e-5,
+    "batch_size": 16,
+    "epochs": 1,
+    "weight_decay": 0.0,
+    "betas": (0.9, 0.999),
+    "eps": 1e-8,
+    "warmup": 0.05,
+    "schedule": "linear",
+    "clip": 1.0,
+    "precision": "bfloat16",
+    "batches": "shuffled",
+    "last_batch": "kept",
+    "chunk": 0,
+}
+"""Typed from ModernBERT's script and the defaults of PyLate and of transformers' trainer."""
+
+CONTRAST = {
+    **SCRIPT,
+    "loss": "contrastive",
+    "learning_rate": 3e-6,
+    "batch_size": 32,
+    "warmup": 0.0,
+    "batches": "no_duplicates",
+    "chunk": 32,
+}
+"""Typed from PyLate's example of a contrastive training."""
+
+
+@pytest.mark.parametrize(("variant", "typed"), [("", SCRIPT), ("contrastive", CONTRAST)])
+def test_every_setting_is_that_of_the_source(variant: str, typed: dict[str, Any]) -> None:
+    assert asdict(colbert.RECIPE.settings[variant]) == typed
+
+
+def test_the_plan_is_the_model_that_training_writes(
+    make: Callable[..., TrainingSpec], scored: LocatedTraining
+) -> None:
+    spec = make()
+    planned = recipe_of(spec).plan(spec.backbone, spec.data, seed=7)
+    assert (planned.steps, planned.texts) == (3, 12 * 4)
+    run(spec)
+    made = describe(spec.output)
+    assert resolve_encoding(made, Settings()) == resolve_encoding(
+        replace(planned.description, folder=spec.output), Settings()
+    )
+    assert planned.lineage.data[0]["texts"] == ["queries", "documents"]
+    assert scored.data.form == "query with scored documents"
+
+
+def test_texts_that_were_trained_on_are_known(make: Callable[..., TrainingSpec], bert: Path) -> None:
+    spec = make()
+    run(spec)
+    write_text_hashes(spec.data, spec.output, parent=bert, cache=spec.cache)
+    known = trained_texts(spec.output)
+    assert known is not None
+    content = scored_data.tables()
+    used = {name for names in content["train"]["document_ids"] for name in names}
+    assert len(known) == 12 + len(used)
+    assert count_trained([scored_data.sentence(3), "never seen"], known) == 1
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"documents": 1}, "documents is 1"),
+        ({"query_length": 3}, "query_length is 3"),
+        ({"dimension": 0}, "dimension is 0"),
+        ({"batches": "no_duplicates"}, "no duplicates to keep apart"),
+        ({"document_length": 100_000}, "positions for 64 tokens"),
+    ],
+)
+def test_settings_that_no_training_can_have(
+    make: Callable[..., TrainingSpec], settings: dict[str, Any], said: str
+) -> None:
+    def plan() -> None:
+        spec = make(settings=settings)
+        recipe_of(spec).plan(spec.backbone, spec.data, seed=7)
+
+    with pytest.raises(UsageError, match=said):
+        plan()
+
+
+def test_data_of_another_form_is_refused(
+    make: Callable[..., TrainingSpec], scored: LocatedTraining, tmp_path: Path
+) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text('{"query": "a cat", "positive": "the cat"}\n' * 4)
+    pairs = own_training(str(file), DataSettings(cache=tmp_path / "cache"))
+    spec = make()
+    with pytest.raises(UsageError, match="harness data score") as caught:
+        recipe_of(spec).plan(spec.backbone, (pairs,), seed=7)
+    assert "no documents with a teacher's scores (each row is a pair)" in caught.value.message
+    other = make(variant="contrastive")
+    with pytest.raises(UsageError, match="has scores in each row"):
+        recipe_of(other).plan(other.backbone, (scored,), seed=7)
+
+
+def test_rows_with_too_few_documents_are_named(make: Callable[..., TrainingSpec]) -> None:
+    with pytest.raises(HarnessError, match="row 1 has 3 documents, and 4") as caught:
+        run(make(settings={"documents": 4}))
+    assert caught.value.hint == "Type --set documents=3."
+
+
+def test_a_start_with_other_vectors_is_refused(make: Callable[..., TrainingSpec], pylate: Path) -> None:
+    spec = make(settings={"dimension": 8}, backbone=artifact(pylate))
+    with pytest.raises(UsageError, match="16 dimensions") as caught:
+        recipe_of(spec).plan(spec.backbone, spec.data, seed=7)
+    assert "--set dimension=16" in (caught.value.hint or "")
+
+
+def test_constant_scores_are_counted(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
+    content = scored_data.tables()
+    content["train"]["scores"][2] = [0.5, 0.5, 0.5]
+    folder = scored_data.write(tmp_path / "constant", content)
+    spec = make(data=(own_training(str(folder), DataSettings(cache=tmp_path / "cache")),))
+    run(spec)
+    said = (spec.folder / training.EVENTS).read_text()
+    assert "1 of 12 queries have one score for all documents" in said
+    assert all(np.isfinite(line["loss"]) for line in read_log(spec.log.path))
