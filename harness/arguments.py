@@ -127,6 +127,9 @@ _SEED = _Rule(type=_whole(0, 2**32 - 1), must="a whole number from 0 to 42949672
 _SECONDS = _Rule(
     type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of seconds, 0 or more"
 )
+_GIGABYTES = _Rule(
+    type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of gigabytes, 0 or more"
+)
 _FOLDER = _Rule(type=Path, strict=False, must="a path")
 _TEXTS = tuple[Annotated[str, MinLen(1)], ...]
 _NAMES = _Rule(type=_TEXTS, must="names, as a comma-separated text or a list of texts", before=_names)
@@ -177,6 +180,7 @@ _RULES: Mapping[str, _Rule] = {
     "devices": _NAMES,
     "threads": _optional(_COUNT),
     "drop_vectors": _SWITCH,
+    "keep_vectors": _GIGABYTES,
     "batch_tokens": _optional(_COUNT),
     "workers": _optional(_COUNT),
     "force": _SWITCH,

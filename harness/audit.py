@@ -21,7 +21,7 @@ from harness.errors import HarnessError, NewerSchemaError, RecordError
 from harness.files import Leases
 from harness.identity import digest
 from harness.model_store import ModelStore, model_problem
-from harness.plaid import index_problem
+from harness.plaid import PART, index_problem
 from harness.store import BESIDE, FAILED, Store
 from harness.vectors import shard_is_finite, shard_problem
 
@@ -182,7 +182,11 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("finetuned", _state_faults, sorted(cache.glob(f"finetuned/*/{STATE}"))),
         ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
         ("units", _unit_faults, sorted(cache.glob("units/*.npz"))),
-        ("plaid", _index_faults, sorted(path for path in cache.glob("plaid/*") if path.suffix != ".tmp")),
+        (
+            "plaid",
+            _index_faults,
+            sorted(path for path in cache.glob("plaid/*") if path.suffix not in (".tmp", PART)),
+        ),
         ("models", _model_faults, models.folders()),
         ("left", _left_faults, sorted({*files.leftovers(results), *files.leftovers(cache)})),
         ("left", _left_faults, models.leftovers()),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from harness.plaid import KEEP_GIGABYTES
 from harness.types import Artifact, Encoding, Role, TextTask
 
 if TYPE_CHECKING:
@@ -81,10 +82,12 @@ class WorkerLimits:
     Attributes:
         threads: CPU threads, None for torch's own choice.
         batch_tokens: Padded tokens that are encoded at once, None for the device's default.
+        keep_vectors: Gigabytes of token vectors up to which those of a corpus with an index are kept.
     """
 
     threads: int | None = None
     batch_tokens: int | None = None
+    keep_vectors: float = KEEP_GIGABYTES
 
 
 class JobContext:
@@ -123,7 +126,7 @@ class JobContext:
         if self._loaded is None or self._loaded[0] != wanted:
             self._loaded = None
             self._loaded = (wanted, self.load(artifact, encoding))
-            self._tell(self._loaded[1].notes)
+            self.tell(self._loaded[1].notes)
         return self._loaded[1]
 
     def input(self, name: str) -> dict[str, Any]:
@@ -193,40 +196,84 @@ class JobContext:
         space = self.space(artifact, encoding, task, role)
         space.refresh()
         missing = space.missing(texts)
-        if not missing:
-            return EncodedTexts()
-        encoder: Any = self.engine(artifact, encoding)  # the shards take what either gives
-        started = time.monotonic()
-        self.emit(Event(kind="encoding", text=role, texts=len(missing)))
-        tokens = 0
+        made = TextEncoding(self, artifact, encoding, task, role)
+        made.begin(len(missing))
+        made.write(missing, space, self.emit, hold=hold)
+        made.end()
+        space.refresh()
+        return made.cost
+
+    def tell(self, notes: Sequence[str]) -> None:
+        """Emit notes for the user."""
+        for note in notes:
+            self.emit(Event(kind="note", text=note))
+
+
+class TextEncoding:
+    """The encoding of texts of one side, in one portion or several.
+
+    Attributes:
+        cost: What it has cost so far; its notes are there in the end.
+    """
+
+    def __init__(
+        self, context: JobContext, artifact: Artifact, encoding: Encoding, task: TextTask, role: Role
+    ) -> None:
+        self.cost = EncodedTexts()
+        self._context = context
+        self._model = (artifact, encoding)
+        self._how: dict[str, Any] = {"prompt": encoding.prompt(task, role), "role": role}
+        self._of_tokens = encoding.late_interaction is not None
+        self._encoder: Any = None  # the shards take what either kind of model gives
+        self._noted = 0
+
+    def begin(self, count: int) -> None:
+        """Announce so many texts, and load the model for them; nothing for none."""
+        if not count:
+            return
+        if self._encoder is None:
+            self._encoder = self._context.engine(*self._model)
+            self._noted = len(self._encoder.notes)
+        self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count))
+
+    def write(
+        self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
+    ) -> None:
+        """Encode texts into shards of a space, which are emitted; with `hold` they are usable at once."""
+        if not texts:
+            return
+        many = 2_000_000 if self._of_tokens else 32_000_000
+        with _Shards(space, emit, hold=hold) as shards:
+            for part in portions(texts, characters=CPU_CHARACTERS if self._context.device == "cpu" else many):
+                self.encode(part, shards)
+
+    def encode(self, texts: Sequence[str], keeper: _Shards | None = None) -> Vectors | TokenVectors:
+        """The vectors of announced texts; a keeper gets them as they are made."""
+        started, tokens = time.monotonic(), 0
 
         def progress(done: int, count: int) -> None:
             nonlocal tokens
             tokens += count
-            self.emit(Event(kind="encoded", texts=done, tokens=count))
+            self._context.emit(Event(kind="encoded", texts=done, tokens=count))
 
-        noted = len(encoder.notes)
-        prompt = encoding.prompt(task, role)
-        with _Shards(space, self.emit, hold=hold) as shards:
-            many = 32_000_000 if encoding.late_interaction is None else 2_000_000
-            for part in _portions(missing, characters=500_000 if self.device == "cpu" else many):
-                encoder.encode(part, prompt=prompt, role=role, progress=progress, keeper=shards)
-        own = encoder.text_notes(role, len(missing))
-        self._tell([*encoder.notes[noted:], *own])
-        space.refresh()
-        seconds = time.monotonic() - started
-        return EncodedTexts(
-            texts=len(missing),
-            characters=sum(map(len, missing)),
-            tokens=tokens,
-            seconds=seconds,
-            notes=[*encoder.notes, *own],
+        found: Vectors | TokenVectors = self._encoder.encode(
+            texts, **self._how, progress=progress, keeper=keeper
         )
+        characters, seconds = sum(map(len, texts)), time.monotonic() - started
+        self.cost.add(EncodedTexts(texts=len(texts), characters=characters, tokens=tokens, seconds=seconds))
+        return found
 
-    def _tell(self, notes: list[str]) -> None:
-        for note in notes:
-            self.emit(Event(kind="note", text=note))
+    def end(self) -> None:
+        """Give the notes on the texts, to the user and to `cost`."""
+        if self._encoder is None:
+            return
+        own = self._encoder.text_notes(self._how["role"], self.cost.texts)
+        self._context.tell([*self._encoder.notes[self._noted :], *own])
+        self.cost.notes += [*self._encoder.notes, *own]
 
+
+CPU_CHARACTERS = 500_000
+"""The characters of texts that are tokenized at a time on a CPU, which bounds memory."""
 
 KEPT_SECONDS = 60.0
 """The time after which encoded vectors are written."""
@@ -285,7 +332,7 @@ def _asymmetric(folder: Path) -> bool:
     return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
 
 
-def _portions(texts: list[str], *, characters: int) -> list[list[str]]:
+def portions(texts: Sequence[str], *, characters: int) -> list[list[str]]:
     """Consecutive portions of about `characters` characters, which bound the memory of tokenization."""
     portions: list[list[str]] = [[]]
     filled = 0

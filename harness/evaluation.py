@@ -18,7 +18,7 @@ from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
 from harness.model_store import ModelStore
-from harness.plaid import index_bytes, require_library
+from harness.plaid import index_bytes, require_library, sample_size
 from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.provenance import cores
 from harness.recipe import TaskRecipe
@@ -26,7 +26,7 @@ from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
 from harness.training_jobs import Train
-from harness.types import Artifact, Encoding, Ranking, Settings, Size
+from harness.types import Artifact, Ranking, Settings
 from harness.workers import Failure, Subprocess, end_repetition
 
 
@@ -164,7 +164,8 @@ class DiskNeed:
     """The disk that a run's vectors and indexes take at most, in bytes, and what is free in the cache.
 
     `texts` are those of the open scores, of all models; texts that tasks share or that are cached count, too.
-    `unknown` are the tasks whose sizes, or whose models' dimensions, are not known.
+    `unknown` are the tasks whose sizes, or whose models' dimensions, are not known, `passing` those whose
+    vectors are not kept: only their indexes count.
     """
 
     texts: int
@@ -172,6 +173,7 @@ class DiskNeed:
     free: int
     indexes: int = 0
     unknown: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
 
     @property
     def is_large(self) -> bool:
@@ -181,9 +183,11 @@ class DiskNeed:
     @property
     def text(self) -> str:
         """A sentence on the need, with a warning where it does not fit."""
-        told = f"vectors of up to {self.texts:,} texts take up to {human_size(self.bytes)} of disk"
-        told += f", {human_size(self.indexes)} of it in indexes" if self.indexes else ""
+        what = f"vectors of up to {self.texts:,} texts" if self.texts else "indexes"
+        told = f"{what} take about {human_size(self.bytes)} of disk"
+        told += f", {human_size(self.indexes)} of it in indexes" if self.indexes and self.texts else ""
         more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
+        more += f", the vectors of {shortened(self.passing)} are not kept" if self.passing else ""
         if self.bytes <= self.free:
             return f"{told}{more}; {human_size(self.free)} are free"
         return (
@@ -197,13 +201,15 @@ class DiskNeed:
         """The need of a prepared run; None where no vectors are made, or nothing is known."""
         trials = [cell for cell in prepared.plan.trials if cell.record is None]
         open_ = [*trials, *(cell for cell in prepared.plan.open if cell.recipe_plan is None)]
-        sizes = {cell.key: _vector_bytes(cell) for cell in open_}
+        keep = prepared.request.keep_vectors
+        passing = {cell.key: cell.task.name for cell in open_ if passes(cell, keep)}
+        sizes = {cell.key: 0 if cell.key in passing else _vector_bytes(cell) for cell in open_}
         models: dict[str, int] = {}
         for cell in open_:
             key = cell.subject.artifact.key
             models[key] = models.get(key, 0) + (sizes[cell.key] or 0)
-        indexes = sum(size_of_index(cell) for cell in open_)
-        if not any(models.values()):
+        indexes = sum(size_of_index(cell, keep) for cell in open_)
+        if not any(models.values()) and not passing:
             return None
         unknown = dict.fromkeys(cell.task.name for cell in open_ if sizes[cell.key] is None)
         return DiskNeed(
@@ -212,14 +218,15 @@ class DiskNeed:
             indexes=indexes,
             free=_free_disk(prepared.cache),
             unknown=tuple(unknown),
+            passing=tuple(dict.fromkeys(passing.values())),
         )
 
 
 KEY_BYTES = 16
 """Bytes of a text's hash beside its vector."""
 
-OFFSET_BYTES, SPECIAL_TOKENS, CHARACTERS_PER_TOKEN = 8, 3, 4.0
-"""Where each token has a vector: bytes of a text's place in its shard, and the assumed tokens of a text."""
+OFFSET_BYTES = 8
+"""Bytes of a text's place in its shard, where each token has a vector."""
 
 
 def _vector_bytes(cell: PlannedScore) -> int | None:
@@ -227,31 +234,37 @@ def _vector_bytes(cell: PlannedScore) -> int | None:
     encoding = cell.subject.encoding
     if isinstance(encoding, Ranking):
         return 0
-    dimension = vector_size(cell.subject.on_disk.artifact.folder, encoding.pooling)
-    size = cell.task.size
+    late, size = encoding.late_interaction, cell.task.size
+    folder = cell.subject.on_disk.artifact.folder
+    dimension = vector_size(folder, encoding.pooling) if late is None else late.dimension or None
     if dimension is None or size.texts is None:
         return None
     each = dimension * (2 if encoding.vectors == "float16" else 4)
     if encoding.late_interaction is None:
         return size.texts * (each + KEY_BYTES)
-    tokens = most_tokens(size, encoding)
+    tokens = size.most_tokens(encoding.on(cell.task).max_length)
     return tokens * each + size.texts * (KEY_BYTES + OFFSET_BYTES)
 
 
-def most_tokens(size: Size, encoding: Encoding) -> int:
-    """The tokens of a task's texts, at most."""
-    tokens = (size.texts or 0) * encoding.max_length
-    if size.characters is None:
-        return tokens
-    return min(tokens, round(size.characters / CHARACTERS_PER_TOKEN) + SPECIAL_TOKENS * (size.texts or 0))
+def passes(cell: PlannedScore, keep: float) -> bool:
+    """Whether the vectors of a score's documents are not kept, by the gigabytes that are, and by its size."""
+    return cell.is_indexed and (_vector_bytes(cell) or 0) > keep * 1e9
 
 
-def size_of_index(cell: PlannedScore) -> int:
-    """The bytes of a score's index, at most; 0 without one, or where the task's size is not known."""
-    encoding, index = cell.subject.encoding, cell.subject.index
-    if index is None or isinstance(encoding, Ranking) or encoding.late_interaction is None:
+def size_of_index(cell: PlannedScore, keep: float) -> int:
+    """The bytes of a score's index, about; 0 without one, or where the task's size is not known.
+
+    While one is made whose vectors are not kept, those of a sample are beside its first half.
+    """
+    encoding, size = cell.encoding, cell.task.size
+    if isinstance(encoding, Ranking) or encoding.index is None or encoding.late_interaction is None:
         return 0
-    return index_bytes(most_tokens(cell.task.size, encoding), encoding.late_interaction.dimension, index)
+    tokens = size.most_tokens(encoding.max_length)
+    whole = index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
+    if not passes(cell, keep) or not size.texts:
+        return whole
+    sample = (_vector_bytes(cell) or 0) * sample_size(size.texts) // size.texts
+    return max(whole, whole // 2 + sample)
 
 
 def _free_disk(folder: Path) -> int:
@@ -263,7 +276,7 @@ def _free_disk(folder: Path) -> int:
 def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
     plan = prepared.plan
-    if any(cell.subject.index is not None for cell in plan.open):
+    if any(cell.is_indexed for cell in plan.open):
         require_library(prepared.devices)
     places = _WorkerPlan(devices=("cpu",), threads=request.threads)
     if any(job.kind != "rank" for job in plan.jobs):
@@ -284,7 +297,9 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
-        limits=WorkerLimits(threads=places.threads, batch_tokens=request.batch_tokens),
+        limits=WorkerLimits(
+            threads=places.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
+        ),
         budget=request.budget,
         drop_vectors=request.drop_vectors,
     )

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,18 +73,31 @@ def move(path: Path, to: Path) -> None:
 
 def sweep(folder: Path) -> int:
     """Remove temporary files and folders of killed processes on this machine; returns their number."""
-    found = leftovers(folder)
-    for leftover in found:
+    return _remove(leftovers(folder))
+
+
+def sweep_beside(path: Path) -> None:
+    """Remove what killed processes on this machine have left beside a file or folder that they made."""
+    _remove(_of_the_dead(path.parent.glob(f".{path.name}.*.tmp")))
+
+
+def _remove(paths: Sequence[Path]) -> int:
+    for leftover in paths:
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
         else:
             leftover.unlink(missing_ok=True)
-    return len(found)
+    return len(paths)
 
 
 def leftovers(folder: Path) -> list[Path]:
     """The temporary files and folders of killed processes on this machine, sorted."""
-    matches = ((path, _TEMPORARY.match(path.name)) for path in folder.rglob(".*.tmp"))
+    return _of_the_dead(folder.rglob(".*.tmp"))
+
+
+def _of_the_dead(paths: Iterable[Path]) -> list[Path]:
+    """Those of some temporary files whose process was one of this machine and has ended, sorted."""
+    matches = ((path, _TEMPORARY.match(path.name)) for path in paths)
     return sorted(
         path for path, match in matches if match and match["host"] == host() and not _alive(int(match["pid"]))
     )

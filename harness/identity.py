@@ -47,7 +47,7 @@ def evaluation_identity(
 ) -> dict[str, Any]:
     """Everything that a score depends on; its digest is the EvaluationKey.
 
-    Only the prompts that are applied count, and a length of queries that is the task's own.
+    Only the prompts that are applied count, and a length of queries or an index that are the task's own.
     """
     prompts = {
         role: encoding.prompt(task, role) if isinstance(encoding, Encoding) else "" for role in task.roles
@@ -57,15 +57,21 @@ def evaluation_identity(
         "encoding": encoding_identity(encoding),
         "prompts": prompts,
         "seed": seed,
-        **_own_query_length(encoding, task),
+        **_of_task(encoding, task),
     }
 
 
-def _own_query_length(encoding: Encoding | Ranking, task: Task) -> dict[str, int]:
-    if not isinstance(encoding, Encoding) or encoding.on(task) == encoding:
+def _of_task(encoding: Encoding | Ranking, task: Task) -> dict[str, Any]:
+    """The settings of an encoding on a task that are not the model's: a length of queries, an index."""
+    if not isinstance(encoding, Encoding) or encoding.late_interaction is None:
         return {}
-    late = encoding.on(task).late_interaction
-    return {} if late is None else {"query_length": late.query_length}
+    own = encoding.on(task)
+    assert own.late_interaction is not None
+    length = own.late_interaction.query_length
+    return {
+        **({"query_length": length} if length != encoding.late_interaction.query_length else {}),
+        **({"index": _plain(own.index)} if own.index != encoding.index else {}),
+    }
 
 
 def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
@@ -88,9 +94,12 @@ def data_identity(data: Data) -> dict[str, Any]:
 
 
 def encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
-    """An encoding without its prompts, which depend on the task; every setting of a ranking."""
+    """An encoding without its prompts and choice of a search, which depend on the task.
+
+    Of a ranking every setting.
+    """
     if isinstance(encoding, Encoding):
-        encoding = replace(encoding, prompts=(), default_prompt=None)
+        encoding = replace(encoding, prompts=(), default_prompt=None, exact=False)
     how: dict[str, Any] = _plain(encoding)
     return how
 

@@ -1,40 +1,42 @@
-"""Approximate search by PLAID: its settings as a user types them, the index on disk, and its recall.
+"""Approximate search by PLAID: its settings as a user types them, the names of indexes, and its recall.
 
-An index is a folder of the cache, named by the digest of what it is made of: the vectors' identity, the
-documents in order, the settings that make an index, and fast-plaid's version. It is made in a temporary
-folder that is renamed when it is whole, and lists the SHA-256 of its files: one that is not as it was written
-is removed and made again.
+An index (see harness.plaid_index) is a folder of the cache, named by the digest of what it is made of. It
+lists the SHA-256 of its files: one that is not as it was written is removed and made again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import hashlib
 import json
 import math
 import shutil
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import files
-from harness.errors import DataError, StoreError, UsageError, nearest, unknown
-from harness.identity import canonical, digest
+from harness.errors import UsageError, nearest, unknown
+from harness.identity import digest
 from harness.types import SEED, Plaid
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from harness.vectors import Space, TokenVectors
-
 NAME = "plaid"
 """The name of the search, before its settings, and of its part of the cache."""
 
-EXACT = "exact"
+EXACT, AUTO = "exact", "auto"
+
+SCRIPT = "pylate-script"
+"""The search of PyLate's script for BEIR, which keeps 20 documents of a query."""
+
+KEEP_GIGABYTES = 64.0
+"""The token vectors of a corpus with an index that are kept, unless told otherwise.
+
+They are those of about 1.4 million documents of 180 tokens at 128 dimensions. Up to there, a disk has room
+for them, and other settings and other queries need not encode again; MS MARCO takes several times of it.
+"""
 
 _SETTINGS = tuple(field.name for field in fields(Plaid))
 
@@ -42,31 +44,32 @@ _BITS = (1, 2, 4, 8)
 """The bits of a component that fast-plaid can pack."""
 
 _LEAST: Mapping[str, int] = {"kmeans_niters": 1, "max_points_per_centroid": 1, "n_ivf_probe": 1}
-_LEAST = {**_LEAST, "n_full_scores": 4, "seed": 0}
+_LEAST = {**_LEAST, "n_full_scores": 4, "seed": 0, "top_k": 10}
 """The smallest value of each setting that is a whole number."""
 
 _LARGEST = 2**31 - 1
 
-_OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
+OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
 """The settings that make an index; the others only search it."""
 
 
 def index_of(text: str | None) -> Plaid | None:
-    """The settings of the search that a user types; None for an exact one.
+    """The settings of the search that a user types; None for an exact one, and for that of the task's size.
 
-    >>> index_of("exact"), index_of("plaid:nbits=2,seed=1").nbits
-    (None, 2)
+    >>> index_of("exact"), index_of("plaid:nbits=2,seed=1").nbits, index_of("pylate-script").top_k
+    (None, 2, 20)
 
     Raises:
         UsageError: There is no such search or setting, or it cannot have this value.
     """
-    name, colon, given = (text or EXACT).partition(":")
-    if name == EXACT and not colon:
+    name, colon, given = (text or AUTO).partition(":")
+    if name in (AUTO, EXACT) and not colon:
         return None
+    if name == SCRIPT and not colon:
+        return Plaid(top_k=20)
     if name != NAME:
-        raise unknown(
-            "index", name, (EXACT, NAME), then=f"Type exact, or e.g. {NAME}:nbits=4,n_ivf_probe=16."
-        )
+        names = (AUTO, EXACT, NAME, SCRIPT)
+        raise unknown("index", name, names, then=f"Type exact, or e.g. {NAME}:nbits=4,n_ivf_probe=16.")
     found: dict[str, int] = {}
     for pair in filter(None, (part.strip() for part in given.split(","))):
         setting, _, value = (part.strip() for part in pair.partition("="))
@@ -82,7 +85,8 @@ def _value(setting: str, value: str) -> int:
     if setting not in _SETTINGS:
         close = nearest(setting, _SETTINGS)
         near = f"Did you mean {' or '.join(close)}? " if close else ""
-        has = ", ".join(f"{name}={number}" for name, number in asdict(Plaid()).items())
+        usual = asdict(Plaid()) | {"top_k": "all"}
+        has = ", ".join(f"{name}={number}" for name, number in usual.items())
         raise UsageError(f"{NAME} has no setting {setting!r}.", hint=f"{near}It has: {has}.")
     number = int(value) if value.isascii() and value.isdigit() else -1
     if setting == "nbits":
@@ -117,8 +121,8 @@ def index_text(settings: Mapping[str, Any]) -> str:
     usual = asdict(Plaid())
     others = [
         f"{name} {settings[name]}"
-        for name in ("kmeans_niters", "max_points_per_centroid", "seed")
-        if settings[name] != usual[name]
+        for name in ("kmeans_niters", "max_points_per_centroid", "seed", "top_k")
+        if settings.get(name) not in (usual[name], None)
     ]
     main = f"PLAID of {settings['nbits']} bits with {settings['n_ivf_probe']} probes"
     return ", ".join([f"{main} and {settings['n_full_scores']} full scores", *others])
@@ -145,246 +149,13 @@ def require_library(devices: Sequence[str]) -> None:
         ) from error
 
 
-# The index on disk
+# Indexes on disk
 
 MANIFEST = "manifest.json"
 """The file with an index's identity and the SHA-256 of its other files."""
 
-_VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json")
-"""Files that fast-plaid may write anew when it opens an index."""
-
-LEAST_DOCUMENTS = 20
-"""The fewest documents of an index; in fewer, fast-plaid has too few vectors, and the search is exact."""
-
-QUERIES_AT_ONCE = 256
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlaidIndex:
-    """An index on disk.
-
-    Attributes:
-        folder: Where it lies.
-        settings: With which it is searched.
-        places: Those of its documents among all documents, (documents with a vector,).
-        partitions: The number of its centroids.
-        was_there: Whether it was made before.
-        device: The torch device of the search.
-    """
-
-    folder: Path
-    settings: Plaid
-    places: NDArray[np.int64]
-    partitions: int
-    was_there: bool
-    device: str
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of its files."""
-        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
-
-    @staticmethod
-    def of(
-        space: Space,
-        documents: Sequence[str],
-        settings: Plaid,
-        *,
-        cache: Path,
-        device: str,
-        building: Callable[[], None] = lambda: None,
-    ) -> PlaidIndex:
-        """The index of the documents that have a vector; it is made unless it is there and whole.
-
-        Args:
-            space: The vectors of the documents.
-            documents: Their texts.
-            settings: The settings of the index and its search.
-            cache: The cache folder.
-            device: A torch device.
-            building: Called before an index is made.
-
-        Raises:
-            DataError: A vector is not finite, or fast-plaid cannot make an index of them.
-            StoreError: The index cannot be written.
-        """
-        import numpy as np
-
-        places = np.flatnonzero(space.token_counts(documents))
-        texts = [documents[at] for at in places.tolist()]
-        identity = _identity(space, texts, settings)
-        folder = cache / NAME / digest(identity)
-        was_there = folder.exists() and not index_problem(folder, cache)
-        if not was_there:
-            building()
-            shutil.rmtree(folder, ignore_errors=True)
-            _make(folder, identity, space, texts, settings, device)
-        return PlaidIndex(
-            folder=folder,
-            settings=settings,
-            places=places,
-            partitions=len(np.load(folder / "centroids.npy", mmap_mode="r")),
-            was_there=was_there,
-            device=device,
-        )
-
-    def search(
-        self,
-        queries: TokenVectors,
-        *,
-        k: int,
-        threads: int | None = None,
-        progress: Callable[[int], None] = lambda _done: None,
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """At most `k` documents of each query, best first; of equal ones the first.
-
-        Args:
-            queries: Their token vectors.
-            k: The number of documents for a query.
-            threads: CPU threads, None for fast-plaid's own choice.
-            progress: Called with the number of queries done.
-
-        Returns:
-            For each query the places of documents, and their scores.
-        """
-        import numpy as np
-
-        found: list[Any] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
-        with _guarded("search"), _library(self.folder, self.device) as index:
-            for rows in _equally_long(queries.lengths):
-                answers = index.search(
-                    _stacked(queries, rows),
-                    top_k=min(k, len(self.places)),
-                    n_full_scores=self.settings.n_full_scores,
-                    n_ivf_probe=min(self.settings.n_ivf_probe, self.partitions),
-                    n_processes=threads,
-                    show_progress=False,
-                )
-                for row, answer in zip(rows.tolist(), answers, strict=True):
-                    found[row] = self._ordered(answer)
-                progress(len(rows))
-        return found
-
-    def _ordered(self, answer: Sequence[tuple[int, float]]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The places and scores of an answer, best first."""
-        import numpy as np
-
-        places = self.places[np.array([number for number, _ in answer], np.int64)]
-        scores = np.array([score for _, score in answer], np.float32)
-        order = np.lexsort((places, -scores))
-        return places[order], scores[order]
-
-
-def _identity(space: Space, texts: Sequence[str], settings: Plaid) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    known = asdict(settings)
-    return {
-        "vectors": space.identity,
-        "documents": hashlib.sha256(space.text_keys(texts).tobytes()).hexdigest(),
-        "count": len(texts),
-        "settings": {name: known[name] for name in _OF_INDEX},
-        "library": f"fast-plaid {version('fast-plaid')}",
-    }
-
-
-def _make(
-    folder: Path,
-    identity: Mapping[str, Any],
-    space: Space,
-    texts: Sequence[str],
-    settings: Plaid,
-    device: str,
-) -> None:
-    """Make an index in a temporary folder and rename it, unless another process has been faster."""
-    work = files.temporary_folder(folder)
-    try:
-        with _guarded("index"):
-            _build(work, space, texts, settings, device)
-        sums = {path.name: files.sha256_file(path) for path in _steady(work)}
-        content = canonical({"identity": identity, "files": sums}).encode()
-        (work / MANIFEST).write_bytes(content)
-        for path in work.iterdir():
-            files.sync(path)
-        try:
-            files.move(work, folder)
-        except StoreError:
-            if index_problem(folder, None):  # another process has not made it either
-                raise
-    except OSError as error:
-        raise files.write_error(folder, error) from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _build(work: Path, space: Space, texts: Sequence[str], settings: Plaid, device: str) -> None:
-    """An index of the vectors; the samples of k-means are drawn by torch's own generator, seeded here."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
-        vectors = [torch.from_numpy(one) for one in space.token_views(texts)]
-    gpus = [torch.device(device).index or 0] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=gpus), _library(work, device) as index:
-        torch.manual_seed(settings.seed)
-        index.create(
-            vectors,
-            nbits=settings.nbits,
-            kmeans_niters=settings.kmeans_niters,
-            max_points_per_centroid=settings.max_points_per_centroid,
-            seed=settings.seed,
-            use_triton_kmeans=False,  # its sums differ from run to run
-            start_from_scratch=0,  # no second copy of the vectors
-        )
-
-
-@contextlib.contextmanager
-def _library(folder: Path, device: str) -> Iterator[Any]:
-    """fast-plaid on a folder."""
-    from fast_plaid.search import FastPlaid
-
-    with FastPlaid(index=str(folder), device=device, low_memory=True) as index:
-        yield index
-
-
-@contextlib.contextmanager
-def _guarded(what: str) -> Iterator[None]:
-    """Errors of fast-plaid as ours; a panic of its Rust code is no Exception, and a full disk no OSError."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ not in ("PanicException", "RuntimeError"):
-            raise
-        if "No space left" in str(error):
-            raise OSError(errno.ENOSPC, "the disk is full") from error
-        reason = str(error).splitlines()[0][:200]
-        raise DataError(
-            f"fast-plaid failed to {what} these vectors: {reason}.",
-            hint="--index exact searches them without it.",
-        ) from error
-
-
-def _equally_long(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Blocks of queries with as many tokens each, so that none is filled up; none of those without one."""
-    import numpy as np
-
-    for length in np.unique(lengths[lengths > 0]):
-        rows = np.flatnonzero(lengths == length)
-        yield from (rows[start : start + QUERIES_AT_ONCE] for start in range(0, len(rows), QUERIES_AT_ONCE))
-
-
-def _stacked(queries: TokenVectors, rows: NDArray[np.int64]) -> Any:
-    """The vectors of queries with as many tokens each: (queries, tokens, dimension)."""
-    import torch
-
-    part = queries.take(rows)
-    return torch.from_numpy(part.vectors.reshape(len(rows), -1, part.vectors.shape[1]))
-
-
-def _steady(folder: Path) -> list[Path]:
-    """The files of an index that never change."""
-    names = (*_VARIABLE, MANIFEST)
-    return sorted(path for path in folder.iterdir() if path.is_file() and path.name not in names)
+PART = ".part"
+"""The end of the name of a folder in which an index is made."""
 
 
 def index_problem(folder: Path, cache: Path | None) -> str:
@@ -407,7 +178,7 @@ def index_problem(folder: Path, cache: Path | None) -> str:
 def drop_indexes(cache: Path, artifact_key: str) -> int:
     """Remove the indexes of a model's vectors; returns the bytes of their files."""
     mine = [path for path in (cache / NAME).glob("*") if index_artifact(path) == artifact_key]
-    freed = sum(path.stat().st_size for folder in mine for path in folder.iterdir())
+    freed = sum(path.stat().st_size for folder in mine for path in folder.rglob("*") if path.is_file())
     for folder in mine:
         shutil.rmtree(folder, ignore_errors=True)
     return freed
@@ -429,6 +200,15 @@ def index_bytes(tokens: int, dimension: int, settings: Plaid) -> int:
     """
     centroids = 2 ** math.floor(math.log2(16 * math.sqrt(tokens))) if tokens else 0
     return tokens * (2 * (8 + dimension * settings.nbits // 8) + 8) + centroids * (2 * dimension + 16)
+
+
+def sample_size(count: int) -> int:
+    """The number of documents that fast-plaid's k-means sees of so many.
+
+    >>> sample_size(5_183), sample_size(8_841_823)
+    (5183, 521173)
+    """
+    return min(count, 1 + int(16 * math.sqrt(120 * count)))
 
 
 # Its recall

@@ -18,7 +18,7 @@ from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
 from harness.training_jobs import best_member
-from harness.types import SEED, Artifact, Data, Encoding, Plaid, Purpose, Ranking, Size, Suite, Task
+from harness.types import SEED, Artifact, Data, Encoding, Purpose, Ranking, Size, Suite, Task
 
 Found = TypeVar("Found", covariant=True)
 
@@ -110,11 +110,6 @@ class ConfiguredModel:
         return self.encoding.output == "multivector"
 
     @property
-    def index(self) -> Plaid | None:
-        """The settings of its approximate search; None for an exact one, and where nothing is searched."""
-        return self.encoding.index if isinstance(self.encoding, Encoding) else None
-
-    @property
     def stages(self) -> tuple[ConfiguredModel, ...]:
         """The models that recipes make on the way to this one, itself the last."""
         return () if self.training is None else (*self.training.backbone.stages, self)
@@ -146,6 +141,17 @@ class PlannedScore:
     recipe_plan: RecipePlan | None = None
     former: Record | None = None
     purpose: Purpose = "final"
+
+    @property
+    def encoding(self) -> Encoding | Ranking:
+        """The model's encoding on this task, or its ranking."""
+        whole = self.subject.encoding
+        return whole.on(self.task) if isinstance(whole, Encoding) else whole
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether its search is approximate."""
+        return isinstance(self.encoding, Encoding) and self.encoding.index is not None
 
 
 def _every_task(_subject: ConfiguredModel, _task: Task) -> bool:

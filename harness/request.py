@@ -19,6 +19,7 @@ from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.errors import UsageError, unknown
 from harness.models import ModelOptions, subject
+from harness.plaid import KEEP_GIGABYTES
 from harness.plan import ConfiguredModel, Plan
 from harness.recipe import ModelRecipe, TaskRecipe
 from harness.recipe_request import RecipeRequest, Recipes, changes_of, require_model_recipe, vector_options
@@ -42,7 +43,8 @@ class Request:
     runs alone. With `gate` off, a model runs although the sanity gate refuses it, and its
     records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
     seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
-    With `drop_vectors` a model's cached vectors are removed once it has all scores of the request.
+    With `drop_vectors` a model's cached vectors are removed once it has all scores of the request. Vectors
+    of tokens of more than `keep_vectors` gigabytes, of the documents of an index, are not cached at all.
     `names` are, by spelling, names for models in records and tables.
     """
 
@@ -73,6 +75,7 @@ class Request:
     purpose: Purpose = "final"
     budget: float | None = None
     drop_vectors: bool = False
+    keep_vectors: float = KEEP_GIGABYTES
     names: Mapping[str, str] = field(default_factory=dict)
 
     def network(self) -> contextlib.AbstractContextManager[object]:
@@ -96,7 +99,7 @@ class Request:
         """
         given = {**DEFAULTS, **given}
         places = ("results", "cache", "data", "offline")
-        limits = ("threads", "batch_tokens", "workers", "drop_vectors")
+        limits = ("threads", "batch_tokens", "workers", "drop_vectors", "keep_vectors")
         same = (*places, *limits, "trust_remote_code", "recipe")
         return Request(
             models=tuple(models),
@@ -228,6 +231,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "dtype": "float32",
         "document_text": None,
         "drop_vectors": False,
+        "keep_vectors": KEEP_GIGABYTES,
         "prompts": (),
         "changes": (),
         "recipe": (),

@@ -230,18 +230,52 @@ def top_k_by_maxsim(
         k: The number of documents for a query; those without a vector are left out.
         device: A torch device.
         longest: See `maxsim`.
-        memory: Bytes of a block of products, at most, and of the vectors of documents at one time.
+        memory: Bytes of a block of products, at most, of the vectors of documents at one time, and of four
+            times their scores.
         progress: Called with the number of documents done.
     """
     best = np.empty((len(queries), 0), np.int64)
     k = min(k, len(counts))
     width = queries.vectors.shape[1]
-    for start, end in _blocks(np.concatenate([[0], np.cumsum(counts)]), max(1, memory // (4 * width))):
+    weights = np.maximum(counts, -(-4 * len(queries) // width))  # of short documents the scores are larger
+    for start, end in _blocks(np.concatenate([[0], np.cumsum(weights)]), max(1, memory // (4 * width))):
         block = documents(start, end)
         scores = maxsim(queries, block, device=device, longest=longest, memory=memory)
         best = _merge(best, scores, start, k)
         progress(end - start)
+    yield from _places(best)
+
+
+def _places(best: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """The places and scores of each query in numbers that `_packed` made, best first."""
     scores, places = _unpacked(-np.sort(-best, axis=1))
     for row, at in zip(scores, places, strict=True):
         there = np.isfinite(row)
         yield at[there], row[there]
+
+
+def top_k_of_block(
+    queries: TokenVectors, block: TokenVectors, start: int, *, k: int, device: str = "cpu"
+) -> NDArray[np.int64]:
+    """The `k` best documents of one block of a corpus by MaxSim, packed for `top_k_of_blocks`.
+
+    Args:
+        queries: Their token vectors.
+        block: The token vectors of its documents.
+        start: The place of the first of them in the corpus.
+        k: The number of documents for a query.
+        device: A torch device.
+
+    Returns:
+        (queries, at most k): a number for each score and place.
+    """
+    none = np.empty((len(queries), 0), np.int64)
+    return _merge(none, maxsim(queries, block, device=device), start, min(k, len(block)))
+
+
+def top_k_of_blocks(blocks: Sequence[NDArray[np.int64]], *, k: int) -> list[NDArray[np.int64]]:
+    """The places of the `k` best documents of each query, best first, from those of all blocks of a corpus.
+
+    A document without a vector is left out.
+    """
+    return [places[:k] for places, _ in _places(np.concatenate(blocks, axis=1))]

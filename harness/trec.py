@@ -13,7 +13,7 @@ from harness import catalog, files, paths
 from harness.arguments import split_names
 from harness.errors import DataError, UsageError, unknown
 from harness.model_store import ModelStore
-from harness.plaid import index_option
+from harness.plaid import EXACT, index_option
 from harness.record import Record
 from harness.results import Condition, MeasuredSuite, all_stores, condition_of, suite_views
 from harness.types import SEED, Suite, SuiteOptions, artifact_slug
@@ -186,10 +186,13 @@ def _options(record: Record, *, hub: bool) -> list[str]:
     found = []
     late = encoding.get("late_interaction")
     if late:
-        found += ["--query-length", str(late["query_length"]), "--max-length", str(late["document_length"])]
+        own = not late.get("by_task", True)
+        found += ["--query-length", str(late["query_length"])] if own else []
+        found += ["--max-length", str(late["document_length"])]
         found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
         found += ["--vectors", encoding.get("vectors", "float32")]
-        found += ["--index", index_option(encoding["index"])] if encoding.get("index") else []
+        index = encoding.get("index") or identity.get("index")
+        found += ["--index", index_option(index) if index else EXACT]
     elif encoding["output"] != "ranking":
         found += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
         found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]

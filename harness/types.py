@@ -109,8 +109,8 @@ class OwnTexts:
 class Settings:
     """The requested evaluation settings of a model; None means the model's own default.
 
-    `index` is the search of models with a vector for each token: "exact", which is the default, or
-    "plaid:nbits=4,..." (see `Plaid`).
+    `index` is the search of models with a vector for each token: "auto", which is the default and exact but
+    for large corpora, "exact", or "plaid:nbits=4,..." (see `Plaid`).
     """
 
     dtype: Dtype = "float32"
@@ -169,6 +169,7 @@ class Plaid:
         n_full_scores: Candidates that are left after the scores by centroids alone; the rests of a quarter
             of these are read, and no more documents are found.
         seed: That of the samples and of k-means.
+        top_k: The documents of a query at most; None for as many as the task asks for.
     """
 
     nbits: int = 4
@@ -177,6 +178,17 @@ class Plaid:
     n_ivf_probe: int = 8
     n_full_scores: int = 8192
     seed: int = SEED
+    top_k: int | None = field(default=None, metadata={"later": True})
+
+
+MOST_PAIRS = 4e12
+"""Pairs of tokens up to which a task is searched exactly by default, some three hours on two CPU cores."""
+
+USUAL_QUERIES = 1000
+"""Queries of a task whose number is not known."""
+
+CHARACTERS_PER_TOKEN, SPECIAL_TOKENS = 4.0, 3
+"""Assumed where only the characters of texts are known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +200,8 @@ class Encoding:
     by name; an empty text means no prompt. `default_prompt` names the prompt for tasks that no other name
     matches. `vectors` is the precision in which vectors are kept and compared. With `late_interaction`, the
     output "multivector", each token has a vector: there is no pooling (""), and `max_length` is that of the
-    longer side. With an `index` the search of such a model is approximate; its vectors are the same.
+    longer side. With an `index` the search of such a model is approximate; its vectors are the same. Without
+    one large tasks are searched by the usual one, unless `exact` was asked for.
     """
 
     output: Output = "vector"
@@ -202,14 +215,34 @@ class Encoding:
     default_prompt: str | None = None
     late_interaction: LateInteraction | None = None
     index: Plaid | None = None
+    exact: bool = False
 
     def on(self, task: Task) -> Encoding:
-        """The encoding of the texts of a task, whose queries may be longer than the model's own length."""
+        """The encoding of the texts of a task, and their search.
+
+        Its queries may be longer than the model's own length, and a large task is searched by an index.
+        """
         late, length = self.late_interaction, task.query_length or 0
-        if late is None or not late.by_task or length <= late.query_length:
+        if late is None:
             return self
-        longest = max(length, late.document_length)
-        return replace(self, late_interaction=replace(late, query_length=length), max_length=longest)
+        if late.by_task and length > late.query_length:
+            late = replace(late, query_length=length)
+        own = replace(self, late_interaction=late, max_length=max(late.query_length, late.document_length))
+        return replace(own, index=Plaid()) if own._is_indexed(task.size) else own
+
+    def _is_indexed(self, size: Size) -> bool:
+        """Whether a task of this size is searched by the usual index, which none has asked for."""
+        late = self.late_interaction
+        if self.index is not None or self.exact or late is None or late.dimension % 8:
+            return False
+        known = size.texts is not None and self.similarity == "maxsim"
+        return known and self.token_pairs(size) > MOST_PAIRS
+
+    def token_pairs(self, size: Size) -> float:
+        """The pairs of tokens that an exact search of a task compares, at most."""
+        assert self.late_interaction is not None
+        queries = size.examples or USUAL_QUERIES
+        return float(queries * self.late_interaction.query_length * size.most_tokens(self.max_length))
 
     def prompt(self, task: TextTask, role: Role) -> str:
         """The text put before each input of `task` on side `role`, empty if none.
@@ -299,6 +332,17 @@ class Size:
     texts: int | None = None
     characters: int | None = None
     examples: int | None = None
+
+    def most_tokens(self, longest: int) -> int:
+        """The tokens of the texts, at most, where none has more than `longest`; 0 where nothing is known.
+
+        >>> Size(texts=10, characters=400).most_tokens(256), Size(texts=10).most_tokens(256)
+        (130, 2560)
+        """
+        texts = self.texts or 0
+        if self.characters is None:
+            return texts * longest
+        return min(texts * longest, round(self.characters / CHARACTERS_PER_TOKEN) + SPECIAL_TOKENS * texts)
 
 
 @dataclass(frozen=True, kw_only=True)

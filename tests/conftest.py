@@ -7,6 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared cores")
 
 SHARED = Path(__file__).parents[2] / "shared" / "datasets"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

@@ -54,7 +54,7 @@ class ColBERTSettings(TrainerSettings):
             query_length=self.query_length,
             document_length=self.document_length,
             expansion=self.expansion,
-            attends_to_expansion=self.expansion and self.attends_to_expansion,
+            attends_to_expansion=self.attends_to_expansion,
             query_prefix="[Q] ",
             document_prefix="[D] ",
             skiplist=tuple(string.punctuation),
@@ -74,6 +74,17 @@ class ColBERTSettings(TrainerSettings):
         for name in ("query_length", "document_length"):
             self._require(name, getattr(self, name) > 3, "more than 3 tokens: three are special ones")
         self._require("temperature", 0 < self.temperature < math.inf, "a number above 0")
+        for name, loss in (("documents", "distillation"), ("temperature", "contrastive")):
+            if self.loss != loss and getattr(self, name) != getattr(ColBERTSettings, name):
+                raise UsageError(
+                    f"{name} is {getattr(self, name)}, which changes nothing in the {self.loss} loss.",
+                    hint=f"Leave out --set {name}=….",
+                )
+        if self.attends_to_expansion and not self.expansion:
+            raise UsageError(
+                "attends_to_expansion is on, and queries are not filled up.",
+                hint="Leave out one of --set attends_to_expansion=… and --set expansion=….",
+            )
         if self.loss == "distillation" and self.batches == "no_duplicates":
             raise UsageError(
                 "Distillation compares no rows with each other: there are no duplicates to keep apart.",

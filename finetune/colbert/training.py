@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pylate.losses import CachedContrastive, Contrastive, Distillation
+from pylate.losses import CachedContrastive, Distillation
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.trainer import keep_prompts, open_backbone, text_rows
+from finetune.embedding.trainer import backbone_args, keep_prompts, open_backbone, text_rows
 from harness.data.training import load_scored
 from harness.encoder.late_interaction import (
     TokenProjection,
@@ -76,8 +76,8 @@ class ColBERTSetup:
         """The backbone with its projections, new ones where it has none."""
         described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
         if described.late_interaction is not None:
-            given = {"trust_remote_code": spec.backbone.trust_remote_code, "dtype": torch.float32}
-            model = open_modules(spec.backbone.folder, given)
+            trusts = {"trust_remote_code": spec.backbone.trust_remote_code}
+            model = open_modules(spec.backbone.folder, {**trusts, **backbone_args(spec.backbone)})
             model.to(spec.device)
         else:
             transformer = open_backbone(spec)
@@ -93,14 +93,18 @@ class ColBERTSetup:
         return model
 
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
-        """PyLate's loss, with `micro_batch` queries in a pass."""
+        """PyLate's loss, with `micro_batch` queries in a pass.
+
+        By contrast it is the cached one for a single pass, too: its gradient is that of the sum over a
+        batch, and that of the loss without a cache the mean's.
+        """
         if self._settings.loss == "distillation":
             return _DistillationLoss(model, micro_batch=micro_batch)
-        temperature = self._settings.temperature
-        if micro_batch is None:
-            return Contrastive(model, gather_across_devices=gather, temperature=temperature)
         return CachedContrastive(
-            model, mini_batch_size=micro_batch, gather_across_devices=gather, temperature=temperature
+            model,
+            mini_batch_size=micro_batch or self._settings.batch_size,
+            gather_across_devices=gather,
+            temperature=self._settings.temperature,
         )
 
     def collator(self, model: Any) -> Callable[[Sequence[Mapping[str, Any]]], Features]:

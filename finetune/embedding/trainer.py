@@ -34,6 +34,7 @@ from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.errors import DivergenceError, HarnessError, StoreError
 from harness.files import write_error
 from harness.training import STOP, TrainingLog, TrainingSpec
+from harness.types import Artifact
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -547,16 +548,21 @@ def open_backbone(spec: TrainingSpec, *, library: bool = False) -> Any:
     With `library` it is transformers' own class in place of our network.
     """
     backbone = spec.backbone
-    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra and not library else {}
     kind = LibrarySentenceTransformer if library else SentenceTransformer
     found = kind(
         str(backbone.folder),
         device=spec.device,
         local_files_only=True,
         trust_remote_code=backbone.trust_remote_code,
-        model_kwargs={"dtype": torch.float32, "weights_only": True, **extra},
+        model_kwargs=backbone_args(backbone, library=library),
     )
     return found[0]
+
+
+def backbone_args(backbone: Artifact, *, library: bool = False) -> dict[str, Any]:
+    """The arguments with which the weights of a backbone are loaded to be trained."""
+    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra and not library else {}
+    return {"dtype": torch.float32, "weights_only": True, **extra}
 
 
 def keep_prompts(model: LibrarySentenceTransformer, spec: TrainingSpec) -> None:

@@ -12,6 +12,7 @@ import click
 
 from harness.arguments import VECTORS, checked
 from harness.errors import UsageError
+from harness.plaid import KEEP_GIGABYTES
 from harness.types import DTYPES, SEED, DocumentText, Similarity
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -172,8 +173,8 @@ _OPTIONS = (
         "--index",
         default=None,
         metavar="INDEX",
-        help="Search of models with a vector for each token: exact (the default), or the approximate "
-        "plaid[:SETTING=VALUE,...] (docs/retrieval.md).",
+        help="Search of models with a vector for each token: auto (the default: exact, and plaid for large "
+        "tasks), exact, plaid[:SETTING=VALUE,...] or pylate-script (docs/retrieval.md).",
     ),
     prompt := click.option(
         "--prompt",
@@ -230,6 +231,14 @@ _OPTIONS = (
         "--drop-vectors",
         is_flag=True,
         help="Remove a model's cached vectors once it has all scores of the run.",
+    ),
+    click.option(
+        "--keep-vectors",
+        type=Number("keep_vectors"),
+        default=KEEP_GIGABYTES,
+        metavar="GIGABYTES",
+        help="Keep a corpus' vectors of tokens up to this size; those of a larger one go into its index as "
+        "they are encoded (default: 64).",
     ),
     click.option(
         "--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so."

@@ -16,8 +16,9 @@ from harness.commands.train import TrainingCost, print_trainings, training_costs
 from harness.context import JobContext, WorkerLimits
 from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
-from harness.evaluation import most_tokens, size_of_index
+from harness.evaluation import passes, size_of_index
 from harness.identity import digest
+from harness.plaid import OF_INDEX
 from harness.plan import PlannedScore
 from harness.progress import duration_text
 from harness.recipe import Estimate
@@ -27,7 +28,7 @@ from harness.report import impossible_results, print_failures
 from harness.request import PreparedRun, Request, check_devices
 from harness.suite_report import left_out_lines
 from harness.terminal import console, print_table
-from harness.types import Encoding, Purpose, Size, Suite
+from harness.types import USUAL_QUERIES, Encoding, Purpose, Size, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -133,6 +134,7 @@ class _SearchCost:
         seconds: The time of that.
         index_seconds: The time of making an index.
         index_bytes: The disk that it takes at most; None where the size of the task is not known.
+        vectors_kept: Whether the cache has the vectors of the documents afterwards.
         is_long: Whether an exact search takes an hour or more, by past ones or a rough figure.
     """
 
@@ -141,6 +143,7 @@ class _SearchCost:
     seconds: float | None = None
     index_seconds: float | None = None
     index_bytes: int | None = None
+    vectors_kept: bool = True
     is_long: bool = False
 
     def note(self, task: str) -> str:
@@ -148,8 +151,9 @@ class _SearchCost:
         taken = self.index_seconds if self.pairs is None else self.seconds
         time = "an unknown time" if taken is None else f"about {duration_text(taken)}"
         if self.pairs is None:
-            disk = "" if self.index_bytes is None else f" and up to {human_size(self.index_bytes)} of disk"
-            return f"{task}: its index takes {time}{disk}, unless it is there"
+            disk = "" if self.index_bytes is None else f" and about {human_size(self.index_bytes)} of disk"
+            kept = "" if self.vectors_kept else "; vectors go into it as they are encoded and are not kept"
+            return f"{task}: its index takes {time}{disk}, unless it is there{kept}"
         return self.is_long * (
             f"{task}: the exact search for {self.queries:,} queries compares {self.pairs:.1e} pairs of "
             f"tokens and takes {time}; --index plaid is approximate, and its recall is measured"
@@ -158,9 +162,6 @@ class _SearchCost:
 
 LONG = 3600.0
 """The seconds from which an exact search is long."""
-
-QUERIES = 1000
-"""Queries of a task whose number is not known."""
 
 PAIRS_PER_SECOND = {"cpu": 1e9, "cuda": 1e11}
 """Rough figures for an exact search, until a run has shown one."""
@@ -192,6 +193,7 @@ class _PastRun:
     `about` is what was encoded (task, data, splits and subsets), `how` the model, its encoding and prompts;
     `characters` are 0 in records that do not have them. `device` is its kind and name. `compared` are the
     pairs of tokens of an exact search and its seconds, `index` the tokens of new indexes and their seconds.
+    `passed` are the settings of the index that vectors went into without being kept.
     """
 
     model: str
@@ -207,6 +209,7 @@ class _PastRun:
     others: float
     compared: tuple[float, float] = (0, 0)
     index: tuple[float, float] = (0, 0)
+    passed: str = ""
 
     @staticmethod
     def of(record: Record) -> _PastRun:
@@ -226,6 +229,7 @@ class _PastRun:
             others=spent.get("load", 0.0) + spent.get("score", 0.0),
             compared=(made.get("token_pairs", 0), spent.get("search", 0.0)),
             index=_new_indexes(made.get("index", {})),
+            passed=_passed(made.get("index", {})),
         )
 
     @property
@@ -238,6 +242,16 @@ def _new_indexes(index: Mapping[str, Any]) -> tuple[float, float]:
     """The tokens of the indexes that a score made, and the seconds of that."""
     new = [search for search in index.get("searches", ()) if not search["was_there"]]
     return sum(one["tokens"] for one in new), sum(one["seconds"]["index"] for one in new)
+
+
+def _passed(index: Mapping[str, Any]) -> str:
+    """The settings of an index that has vectors which were not kept; empty where all were."""
+    kept = all(search.get("vectors_kept", True) for search in index.get("searches", ()))
+    return "" if kept else _index_settings(index["settings"])
+
+
+def _index_settings(settings: Mapping[str, Any]) -> str:
+    return digest({name: settings[name] for name in OF_INDEX})
 
 
 def _about(identity: Mapping[str, Any]) -> str:
@@ -256,8 +270,9 @@ class _PastRuns:
     """The past runs of a results folder, from which costs are expected.
 
     `ranked` are the data and the seconds of past rankings, `cached` the keys of models with cached vectors,
-    `device` the kind and name of the device that a run would take, and `alone` whether each model has a
-    single task, so that no other task can have encoded its texts.
+    `device` the kind and name of the device that a run would take, `keep` the gigabytes of token vectors that
+    are kept, and `alone` whether each model has a single task, so that no other task can have encoded its
+    texts.
     """
 
     runs: tuple[_PastRun, ...]
@@ -265,6 +280,7 @@ class _PastRuns:
     cached: frozenset[str]
     device: tuple[str, str]
     alone: bool = False
+    keep: float = 0.0
 
     @staticmethod
     def of(prepared: PreparedRun) -> _PastRuns:
@@ -280,23 +296,26 @@ class _PastRuns:
             cached=cached_models(prepared.cache),
             device=_device(prepared.request.devices),
             alone=len(prepared.plan.cells) == len(prepared.subjects),
+            keep=prepared.request.keep_vectors,
         )
 
     def work(self, cell: PlannedScore) -> tuple[int | None, int | None]:
         """The texts of a planned score that are still to be encoded, and their tokens; None where unknown.
 
-        Texts that the model has encoded in the same way are cached, unless its vectors were dropped. Else
-        they are as many as a past run of the same data had to encode: fewer than the task has where other
-        tasks share them. Their tokens are those of that run, by the two models' characters per token;
-        without such a run the task's characters by this model's. No text has more tokens than the longest
-        input.
+        Texts that the model has encoded in the same way are cached, unless its vectors were dropped, or were
+        not kept beside an index; the same index is there then. Else they are as many as a past run of the
+        same data had to encode: fewer than the task has where other tasks share them. Their tokens are those
+        of that run, by the two models' characters per token; without such a run the task's characters by
+        this model's. No text has more tokens than the longest input.
         """
-        size, model = cell.task.size, cell.subject.artifact.key
-        assert isinstance(cell.subject.encoding, Encoding)
-        longest = cell.subject.encoding.max_length
+        size, model, encoding = cell.task.size, cell.subject.artifact.key, cell.encoding
+        assert isinstance(encoding, Encoding)
+        longest = encoding.max_length
         about = _about(cell.identity)
         same = [run for run in self.runs if run.about == about]
-        if model in self.cached and any(run.how == _how(cell.identity) for run in same):
+        there = "" if encoding.index is None else _index_settings(asdict(encoding.index))
+        alike = [run for run in same if run.how == _how(cell.identity)]
+        if model in self.cached and any(run.passed in ("", there) for run in alike):
             return 0, 0
         shown = max(same, key=lambda run: run.texts, default=None)
         if shown is not None and (shown.texts or not self.alone):
@@ -340,22 +359,22 @@ class _PastRuns:
 
     def search(self, cell: PlannedScore) -> _SearchCost:
         """The cost of the search of a score, by past searches on this device."""
-        encoding, size = cell.subject.encoding, cell.task.size
+        encoding, size = cell.encoding, cell.task.size
         assert isinstance(encoding, Encoding)
         assert encoding.late_interaction is not None
-        tokens = most_tokens(size, encoding) if size.texts is not None else None
+        tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
             rate = self._rate([run.index for run in self.runs if self._is_here(run)])
             return _SearchCost(
                 index_seconds=tokens / rate if rate and tokens is not None else None,
-                index_bytes=size_of_index(cell) if tokens is not None else None,
+                index_bytes=size_of_index(cell, self.keep) if tokens is not None else None,
+                vectors_kept=not passes(cell, self.keep),
             )
-        queries = size.examples or QUERIES
-        pairs = queries * encoding.late_interaction.query_length * (tokens or 0)
+        pairs = round(encoding.token_pairs(size))
         rate = self._rate([run.compared for run in self.runs if self._is_here(run)])
         usual = PAIRS_PER_SECOND.get(self.device[0], PAIRS_PER_SECOND["cpu"])
         return _SearchCost(
-            queries=queries,
+            queries=size.examples or USUAL_QUERIES,
             pairs=pairs,
             seconds=pairs / rate if rate else None,
             is_long=pairs / (rate or usual) >= LONG,

@@ -106,7 +106,8 @@ class ScoredData:
             StoreError: The folder cannot be written.
         """
         folder = folder.absolute()
-        staged = folder.with_name(f".{folder.name}.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp")
+        files.sweep_beside(folder)
+        staged = files.temporary_folder(folder)
         key = digest(identity)
         told = {"schema": _SCHEMA, "key": key, "identity": dict(identity), **facts}
         try:

@@ -165,7 +165,7 @@ def _write(batches: Iterator[pa.RecordBatch], file: Path) -> None:
     """Write batches to an Arrow file, which is there whole or not at all."""
     import pyarrow as pa
 
-    staged = file.with_name(f".{files.host()}-{os.getpid()}.tmp")
+    staged = file.with_name(f".{file.name}.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         with pa.OSFile(str(staged), "wb") as sink:
             first = next(batches)
@@ -220,6 +220,7 @@ class _Texts:
 
     def __init__(self, table: datasets.Dataset, key: str, where: str) -> None:
         import numpy as np
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         _require_columns(table, (key, "text"), where)
@@ -229,7 +230,8 @@ class _Texts:
             counts = pc.value_counts(self._ids)
             at = int(np.argmax(counts.field("counts").to_numpy()))
             raise DataError(f"{where}: the id {counts.field('values')[at].as_py()!r} is there twice.")
-        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(table.data.column("text")), ""), True)
+        parts = [pc.equal(pc.utf8_trim_whitespace(part), "") for part in table.data.column("text").chunks]
+        blank = pc.fill_null(pa.chunked_array(parts, pa.bool_()), True)
         self._blank = np.asarray(blank.to_numpy(), dtype=bool)
 
     def numbers(self, ids: pa.Array, row: Callable[[int], str]) -> NDArray[np.int64]:

@@ -108,12 +108,9 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
 def open_modules(folder: Path, model_args: dict[str, Any]) -> SentenceTransformer:
     """The modules of a PyLate folder, on the CPU: the backbone, and its projections in float32."""
     (_, sub), *rest = read_modules(folder)
-    shared = {"trust_remote_code": model_args.pop("trust_remote_code"), "local_files_only": True}
-    backbone = Transformer(
-        str(folder / sub),
-        model_args={**shared, **model_args},
-        tokenizer_args=shared,
-        config_args=shared,
+    trusts = model_args.pop("trust_remote_code")
+    backbone = Transformer.load(
+        str(folder), subfolder=sub, trust_remote_code=trusts, local_files_only=True, model_kwargs=model_args
     )
     projections = [TokenProjection.load(str(folder / place)) for _, place in rest]
     return SentenceTransformer(modules=[backbone, *projections], device="cpu")
@@ -325,7 +322,7 @@ def token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pass:
 class TokenEncoder(Engine[_Pass]):
     """A loaded model that turns a text into a vector for each of its tokens."""
 
-    _cut, _empty = 0, 0
+    _cut = 0
 
     @property
     def late(self) -> LateInteraction:
@@ -393,17 +390,13 @@ class TokenEncoder(Engine[_Pass]):
             self._cut += inputs.cut
             self._in_batches(inputs, copies[part], keep.add, progress)
             parts.append(keep.whole())
-            self._empty += int((parts[-1].lengths == 0).sum())
         return TokenVectors.join(parts).take(inverse)
 
-    def text_notes(self, role: Role, texts: int) -> list[str]:
-        """Notes on the texts of a side since the last call: queries that were cut, texts without a vector."""
-        cut, empty, self._cut, self._empty = self._cut, self._empty, 0, 0
+    def text_notes(self, _role: Role, texts: int) -> list[str]:
+        """Notes on the texts of a side since the last call: queries that were cut."""
+        cut, self._cut = self._cut, 0
         longer = f"more than {self.late.query_length} tokens and were cut"
-        return [
-            *([f"{cut:,} of {texts:,} queries have {longer}"] if cut else []),
-            *([f"{empty:,} of {texts:,} texts ({role}) have no token with a vector"] if empty else []),
-        ]
+        return [f"{cut:,} of {texts:,} queries have {longer}"] if cut else []
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""

@@ -28,10 +28,10 @@ from harness.encoder.model_files import (
     weight_files,
 )
 from harness.errors import ModelError, UsageError, unknown
-from harness.plaid import NAME, index_of
+from harness.plaid import EXACT, NAME, index_of
 from harness.types import MAXSIM, Encoding, LateInteraction, Plaid, Settings, Similarity
 
-Default = TypeVar("Default", bool, int, str)
+Default = TypeVar("Default", bool, int, str, list[str])
 
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -83,6 +83,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
             vectors=settings.vectors or "float16",
             late_interaction=late,
             index=_index(description, late, settings),
+            exact=settings.index == EXACT,
             **shared,
         )
     return Encoding(
@@ -137,7 +138,7 @@ def _late_interaction(description: Description, settings: Settings) -> LateInter
             raise UsageError(
                 f"A length of {asked} tokens is too short for {name}: special tokens and the prefix take "
                 f"{least}.",
-                hint=f"Give more than {least}.",
+                hint=f"Give {least} or more.",
             )
     return replace(
         late,
@@ -429,7 +430,7 @@ def _described_late_interaction(
             f"{folder} is a PyLate model of {found}: a backbone and projections of token vectors are wanted.",
             hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
         )
-    words = library.get("skiplist_words")
+    words = _late_setting(path, library, "skiplist_words", [*string.punctuation])
     expansion = _late_setting(path, library, "do_query_expansion", True)
     return LateInteraction(
         query_length=_late_setting(path, library, "query_length", 32),
@@ -438,7 +439,7 @@ def _described_late_interaction(
         attends_to_expansion=expansion and _late_setting(path, library, "attend_to_expansion_tokens", False),
         query_prefix=_late_setting(path, library, "query_prefix", "[Q] "),
         document_prefix=_late_setting(path, library, "document_prefix", "[D] "),
-        skiplist=tuple(string.punctuation if words is None else map(str, words)),
+        skiplist=tuple(map(str, words)),
         dimension=vector_size(folder, "") or 0,
     )
 

@@ -71,6 +71,11 @@ def test_sweep_removes_only_what_dead_processes_of_this_machine_left(tmp_path: P
     elsewhere = tmp_path / f".c.json.another-{dead.pid}-00000000.tmp"
     for path in (gone, mine, elsewhere):
         path.touch()
+    files.sweep_beside(tmp_path / "c.json")
+    assert gone.exists()
+    files.sweep_beside(tmp_path / "a.json")
+    assert not gone.exists()
+    gone.mkdir()
     assert files.sweep(tmp_path) == 1
     assert not gone.exists()
     assert mine.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ import numpy as np
 import pytest
 
 import late_models
+from fakes import task
 from harness import catalog
 from harness.cli import invoke
-from harness.context import JobContext
+from harness.context import Event, JobContext, WorkerLimits
+from harness.encoder.content import content_key
 from harness.encoder.model_settings import describe, resolve_encoding
 from harness.identity import evaluation_identity
-from harness.types import Artifact, Settings, SuiteOptions
+from harness.late_interaction import MaxSimRanker
+from harness.types import Artifact, Data, OwnTexts, Settings, SuiteOptions, Task
+from harness.vectors import Space
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
 DOCUMENTS = [
@@ -154,13 +159,6 @@ def test_a_run_that_ends_goes_on_with_the_vectors_that_are_there(
 
 
 def test_reranking_puts_the_given_documents_in_order(colbert: Path, tmp_path: Path) -> None:
-    from fakes import task
-    from harness.context import WorkerLimits
-    from harness.encoder.content import content_key
-    from harness.encoder.model_settings import describe, resolve_encoding
-    from harness.late_interaction import MaxSimRanker
-    from harness.types import Artifact, Data, Settings, Task
-
     key, weights = content_key(colbert)
     artifact = Artifact(name="late", source="late", folder=colbert, key=key, weights=weights)
     context = JobContext(device="cpu", cache=tmp_path / "cache", emit=lambda _: None, limits=WorkerLimits())
@@ -176,6 +174,31 @@ def test_reranking_puts_the_given_documents_in_order(colbert: Path, tmp_path: Pa
     assert sorted(places.tolist()) == [1, 4, 9]
     assert scores == pytest.approx(sorted((known[at] for at in (4, 1, 9)), reverse=True), abs=1e-6)
     assert none.tolist() == []
+
+
+def test_documents_without_a_vector_are_told_of_whatever_is_cached(tmp_path: Path) -> None:
+    words = [*string.punctuation, "[CLS]", "[SEP]", "[D] "]
+    folder = late_models.save(tmp_path / "model", skiplist_words=words)
+    key, weights = content_key(folder)
+    artifact = Artifact(name="late", source="late", folder=folder, key=key, weights=weights)
+    encoding = resolve_encoding(describe(folder), Settings())
+
+    def emit(event: Event) -> None:
+        if event.kind == "vectors":
+            Space.write_shard(tmp_path / "cache", event.space, event.content)
+        elif event.kind == "note":
+            told.append(event.text)
+
+    for encoded in (4, 0):
+        told: list[str] = []
+        context = JobContext(device="cpu", cache=tmp_path / "cache", emit=emit, limits=WorkerLimits())
+        ranker = MaxSimRanker(context, artifact, encoding, OwnTexts())
+        ((places, _),) = ranker.rank(["the cat"], ["!!!", "the cat", "a mat"], k=3)
+        assert sorted(places.tolist()) == [1, 2]
+        assert ranker.encoded.texts == encoded
+        note = "1 of 3 texts (document) have no token with a vector"
+        assert note in told
+        assert note in ranker.encoded.notes
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,23 @@ import pytest
 
 import late_models
 from fakes import artifact, task
-from harness import files, plaid
+from harness import catalog, files, plaid, plaid_index
 from harness.audit import audit
 from harness.cli import invoke
 from harness.errors import DataError, UsageError
 from harness.identity import canonical, digest, encoding_identity, evaluation_identity
 from harness.plaid import (
-    PlaidIndex,
     Recall,
+    index_artifact,
     index_of,
     index_option,
     index_text,
     sampled_queries,
     shares_found,
 )
+from harness.plaid_index import ExactSearch, KeptVectors, PlaidIndex
 from harness.search import top_k_by_maxsim
-from harness.types import Encoding, LateInteraction, Plaid
+from harness.types import Encoding, LateInteraction, Plaid, SuiteOptions
 from harness.vectors import Space, TokenVectors
 
 LATE = LateInteraction(
@@ -82,18 +83,26 @@ def exact(queries: TokenVectors, documents: TokenVectors, k: int) -> list[tuple[
     )
 
 
+QUERIES = tokens([8] * 3, 10)
+
+
 def opened(space: Space, count: int, cache: Path, settings: Plaid = GENEROUS) -> PlaidIndex:
-    return PlaidIndex.of(space, names(count), settings, cache=cache, device="cpu")
+    """The index of the first documents of a space, with the exact results of three queries."""
+    index = PlaidIndex.of(space, names(count), settings, cache=cache, device="cpu")
+    exact = ExactSearch(QUERIES, space, names(3), device="cpu")
+    assert index.complete(KeptVectors(space, names(count)), exact)
+    return index
 
 
 # Settings
 
 
 def test_settings_are_typed_as_fast_plaid_names_them() -> None:
-    assert index_of(None) is index_of("exact") is None
+    assert index_of(None) is index_of("auto") is index_of("exact") is None
+    assert index_of("pylate-script") == index_of("plaid:top_k=20") == Plaid(top_k=20)
     assert index_of("plaid") == Plaid()
     assert index_of("plaid: nbits=2 , n_ivf_probe=16,seed=0") == Plaid(nbits=2, n_ivf_probe=16, seed=0)
-    for settings in (Plaid(), Plaid(nbits=8, kmeans_niters=9, n_full_scores=100, seed=7)):
+    for settings in (Plaid(), Plaid(nbits=8, n_full_scores=100, seed=7, top_k=20)):
         assert index_of(index_option(asdict(settings))) == settings
         assert index_text(asdict(settings)).startswith(f"PLAID of {settings.nbits} bits")
 
@@ -108,6 +117,7 @@ def test_settings_are_typed_as_fast_plaid_names_them() -> None:
         ("plaid:nbits", "one of 1, 2, 4, 8"),
         ("plaid:n_ivf_probe=0", "a whole number, 1 or more"),
         ("plaid:seed=-1", "a whole number, 0 or more"),
+        ("plaid:top_k=9", "a whole number, 10 or more"),
         ("plaid:seed=1,seed=2", "given twice"),
     ],
 )
@@ -124,7 +134,7 @@ def test_every_setting_is_in_the_key_and_none_in_that_of_the_vectors() -> None:
     def vectors(how: Encoding) -> dict[str, object]:
         return Space.identity_of(artifact(Path()), how, prompt="", role="document")
 
-    changed = [Plaid(), *(Plaid(**{f.name: 1 + getattr(Plaid(), f.name)}) for f in fields(Plaid))]
+    changed = [Plaid(), *(Plaid(**{f.name: 1 + (getattr(Plaid(), f.name) or 20)}) for f in fields(Plaid))]
     encodings = [ENCODING, *(replace(ENCODING, index=one) for one in changed)]
     assert len({identity(how) for how in encodings}) == len(fields(Plaid)) + 2
     assert all(vectors(how) == vectors(ENCODING) for how in encodings)
@@ -165,13 +175,15 @@ def test_documents_without_a_vector_are_left_out(tmp_path: Path) -> None:
 def test_an_index_is_made_once_and_serves_every_search(tmp_path: Path) -> None:
     space = space_of(tmp_path, tokens([5] * 60, 6))
     first = opened(space, 60, tmp_path)
+    made = (first.folder / plaid.MANIFEST).stat().st_mtime_ns
     again = opened(space, 60, tmp_path, replace(GENEROUS, n_ivf_probe=2, n_full_scores=64))
     other = opened(space, 60, tmp_path, replace(GENEROUS, seed=1))
     fewer = opened(space, 59, tmp_path)
-    assert [one.was_there for one in (first, again, other, fewer)] == [False, True, False, False]
     assert first.folder == again.folder
-    assert len({first.folder, other.folder, fewer.folder}) == 3
+    assert (again.folder / plaid.MANIFEST).stat().st_mtime_ns == made
+    assert {*(tmp_path / "plaid").iterdir()} == {first.folder, other.folder, fewer.folder}
     assert first.nbytes > 0
+    assert (first.tokens, len(first.places)) == (300, 60)
 
 
 def test_one_seed_is_one_index_whatever_torch_drew_before(tmp_path: Path) -> None:
@@ -193,9 +205,8 @@ def test_one_seed_is_one_index_whatever_torch_drew_before(tmp_path: Path) -> Non
 @pytest.mark.parametrize("damage", ["bytes", "file", "manifest", "other"])
 def test_a_broken_index_is_made_again(tmp_path: Path, damage: str) -> None:
     space = space_of(tmp_path, tokens([5] * 60, 9))
-    queries = tokens([8] * 3, 10)
     index = opened(space, 60, tmp_path)
-    before = [at.tolist() for at, _ in index.search(queries, k=10, threads=1)]
+    before = [at.tolist() for at, _ in index.search(QUERIES, k=10, threads=1)]
     match damage:
         case "bytes":
             path = index.folder / "centroids.npy"
@@ -211,40 +222,134 @@ def test_a_broken_index_is_made_again(tmp_path: Path, damage: str) -> None:
             (index.folder / plaid.MANIFEST).write_bytes((other.folder / plaid.MANIFEST).read_bytes())
     found = audit(tmp_path / "results", tmp_path, repair=False)
     assert [(fault.area, fault.file) for fault in found.faults] == [("plaid", index.folder)]
+    assert not index.is_there
     again = opened(space, 60, tmp_path)
-    assert not again.was_there
-    assert [at.tolist() for at, _ in again.search(queries, k=10, threads=1)] == before
+    assert again.is_there
+    assert [at.tolist() for at, _ in again.search(QUERIES, k=10, threads=1)] == before
     assert audit(tmp_path / "results", tmp_path).clean
 
 
-def test_a_half_written_index_is_no_index_and_is_swept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    space = space_of(tmp_path, tokens([5] * 60, 11))
+def made_of_blocks(monkeypatch: pytest.MonkeyPatch, *, sample: int) -> None:
+    """From now on a corpus has that sample, and blocks of three documents that are called by `names`."""
+    monkeypatch.setattr(plaid_index, "BLOCK_CHARACTERS", 22)
+    monkeypatch.setattr(plaid_index, "sample_size", lambda count: min(sample, count))
 
-    def killed(*_: object) -> str:
+
+def contents(index: PlaidIndex) -> dict[str, list[Any]]:
+    """What a search reads of an index."""
+    names = (
+        "merged_codes",
+        "merged_residuals",
+        "ivf",
+        "ivf_lengths",
+        "centroids",
+        "bucket_weights",
+        "places",
+    )
+    return {name: np.load(index.folder / f"{name}.npy").tolist() for name in names}
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_blocks_make_the_index_that_fast_plaid_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bits: int
+) -> None:
+    """Of a corpus that is sampled whole, so that both have the same centroids."""
+    lengths = np.random.default_rng(bits).integers(0, 20, 60).tolist()
+    space = space_of(tmp_path, tokens(lengths, bits))
+    theirs = contents(opened(space, 60, tmp_path, Plaid(nbits=bits)))
+    made_of_blocks(monkeypatch, sample=60)
+    monkeypatch.setattr(plaid_index._Making, "_is_sampled_whole", False)
+    ours = opened(space_of(tmp_path / "own", tokens(lengths, bits)), 60, tmp_path / "own", Plaid(nbits=bits))
+    assert len([*ours.folder.glob("*.codes.npy")]) > 15
+    assert contents(ours) == theirs
+
+
+def test_exact_results_are_those_of_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_of_blocks(monkeypatch, sample=40)
+    documents = tokens([0, 6, 3] * 20, 13)
+    index = opened(space_of(tmp_path, documents), 60, tmp_path)
+    key = ExactSearch(QUERIES, space_of(tmp_path, documents), names(3), device="cpu").key
+    assert index.exact(key) == [places.tolist() for places, _ in exact(QUERIES, documents, 10)]
+    assert index.exact("0" * 64) is None
+    index.exact_file(key).write_bytes(index.exact_file(key).read_bytes().replace(b"[[", b"[[1, "))
+    assert index.exact(key) is None
+
+
+class Killed(KeptVectors):
+    """Documents whose vectors end with a kill after some blocks; `blocks` are the sizes of those given."""
+
+    def __init__(self, space: Space, count: int, *, after: int) -> None:
+        super().__init__(space, names(count))
+        self.after, self.blocks = after, list[int]()
+
+    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
+        for part in super().parts(parts, use):
+            if len(self.blocks) == self.after:
+                raise KeyboardInterrupt
+            self.blocks.append(len(part))
+            yield part
+
+
+@pytest.mark.parametrize("moment", ["blocks", "end", "other queries"])
+def test_an_index_goes_on_where_it_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    made_of_blocks(monkeypatch, sample=40)
+    documents, queries = tokens([5, 3, 0] * 20, 11), tokens([8] * 3, 12)
+    whole = contents(opened(space_of(tmp_path / "whole", documents), 60, tmp_path / "whole"))
+    space = space_of(tmp_path, documents)
+    index = PlaidIndex.of(space, names(60), GENEROUS, cache=tmp_path, device="cpu")
+    search = ExactSearch(QUERIES, space, names(3), device="cpu")
+
+    def killed(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "sha256_file", killed)
-    with pytest.raises(KeyboardInterrupt):
-        opened(space, 60, tmp_path)
-    monkeypatch.undo()
-    assert [*(tmp_path / "plaid").iterdir()] == []
+    with monkeypatch.context() as patch:
+        if moment == "end":
+            patch.setattr(files, "sha256_file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            index.complete(Killed(space, 60, after=1000 if moment == "end" else 7), search)
+    assert not index.is_there
+    assert index_artifact(index.part) == artifact(Path()).key  # `harness cache prune` knows it
+    assert audit(tmp_path / "results", tmp_path).clean
+    if moment == "other queries":
+        search = ExactSearch(queries, space, names(4)[1:], device="cpu")
+    rest = Killed(space, 60, after=1000)
+    assert index.complete(rest, search)
+    assert sum(rest.blocks) == {"blocks": 60 - 21, "end": 0, "other queries": 60}[moment]
+    assert contents(index) == whole
+    asked = queries if moment == "other queries" else QUERIES
+    assert index.exact(search.key) == [places.tolist() for places, _ in exact(asked, documents, 10)]
+    assert [*(tmp_path / "plaid").iterdir()] == [index.folder]
+
+
+def test_what_fast_plaid_has_half_written_is_swept(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = files.temporary_folder(tmp_path / "plaid" / "x")
+    left = files.temporary_folder(tmp_path / "plaid" / "x.part" / "index")
     gone = left.with_name(left.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
     left.rename(gone)
     (gone / "centroids.npy").write_bytes(b"half")
     assert files.sweep(tmp_path / "plaid") == 1
     assert not gone.exists()
-    assert not opened(space, 60, tmp_path).was_there
 
 
-def test_vectors_that_fast_plaid_cannot_index_are_one_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("told", "reason"), [("", "RuntimeError"), ("\n    no index on cuda:0\n", "no index on cuda:0")]
+)
+def test_an_error_of_fast_plaid_keeps_its_first_words(told: str, reason: str) -> None:
+    with pytest.raises(DataError, match=f"search these vectors: {reason}"), plaid_index._guarded("search"):
+        raise RuntimeError(told)
+
+
+def test_vectors_that_fast_plaid_cannot_index_are_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plaid_index, "LEAST_DOCUMENTS", 3)
     space = space_of(tmp_path, tokens([1] * 3, 12))
     with pytest.raises(DataError, match="fast-plaid failed to index"):
         opened(space, 3, tmp_path)
+    assert [*(tmp_path / "plaid").iterdir()] == []
 
 
 # The recall
@@ -334,7 +439,7 @@ def test_a_run_marks_its_scores_and_records_the_recall(
     assert command(*asked)[0] == 0
     settings = "plaid:nbits=8,n_ivf_probe=999,n_full_scores=4096,seed=1"
     planned = command(*asked, "--index", settings, "--dry-run")[1]
-    assert "its index takes an unknown time and up to" in " ".join(planned.split())
+    assert "its index takes an unknown time and about" in " ".join(planned.split())
     assert "of it in indexes" in " ".join(planned.split())
     costs = json.loads(command(*asked, "--index", settings, "--dry-run", "--json")[1])
     assert costs["plan"][0]["tokens"] == 0
@@ -344,9 +449,12 @@ def test_a_run_marks_its_scores_and_records_the_recall(
     assert code == 0, err
     assert "approximate" in out
     before, found = records(tmp_path)
-    assert found["identity"]["encoding"]["index"] == asdict(
-        Plaid(nbits=8, n_ivf_probe=999, n_full_scores=4096, seed=1)
-    )
+    typed = {"nbits": 8, "n_ivf_probe": 999, "n_full_scores": 4096, "seed": 1}
+    assert found["identity"]["encoding"]["index"] == {
+        **typed,
+        "kmeans_niters": 4,
+        "max_points_per_centroid": 256,
+    }
     assert found["provenance"]["texts_encoded"] == 0
     assert before["provenance"]["token_pairs"] > 0
     assert "index" not in before["provenance"]
@@ -367,6 +475,126 @@ def test_a_run_marks_its_scores_and_records_the_recall(
     assert records(tmp_path)[-1]["provenance"]["index"]["searches"][0]["was_there"]
     planned = json.loads(command(*asked, "--index", "plaid", "--dry-run", "--json")[1])["plan"]
     assert planned[0]["search"]["index_seconds"] > 0
+
+
+def test_a_large_task_is_indexed_unless_an_exact_search_is_asked_for(
+    suite: Path, colbert: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--threads", "1")
+    plan = json.loads(command(*asked, "--dry-run", "--json")[1])["plan"]
+    pairs = plan[0]["search"]["pairs"]
+    monkeypatch.setattr("harness.types.MOST_PAIRS", pairs)
+    assert command(*asked)[0] == 0
+    monkeypatch.setattr("harness.types.MOST_PAIRS", pairs - 1)
+    planned = json.loads(command(*asked, "--dry-run", "--json")[1])
+    assert planned["plan"][0]["search"]["index_bytes"] == planned["disk"]["indexes"] > 0
+    code, out, err = command(*asked)
+    assert code == 0, err
+    assert "approximate" in out
+    exact_one, indexed = records(tmp_path)
+    assert "index" not in exact_one["identity"]
+    assert indexed["identity"]["index"]["nbits"] == 4
+    assert indexed["identity"]["encoding"] == exact_one["identity"]["encoding"]
+    assert indexed["provenance"]["index"]["searches"][0]["documents"] == 40
+    again = json.loads(command(*asked, "--index", "exact", "--dry-run", "--json")[1])["plan"]
+    assert [one["key"] for one in again] == [exact_one["key"]]  # as before there was a limit
+    assert command("show", "tiny-colbert", "--suite", f"local:{suite}")[1].count("16 dimensions") == 1
+
+
+def test_the_tasks_that_are_indexed_by_default() -> None:
+    """Of BEIR those of more than two million documents, by models as PyLate makes them."""
+    tasks = catalog.open_suite("beir", SuiteOptions()).tasks
+    late = replace(LATE, query_length=32, document_length=180, dimension=128)
+    how = replace(ENCODING, late_interaction=late, max_length=180)
+    assert {task.name for task in tasks if how.on(task).index} == {
+        "ClimateFEVER",
+        "DBPedia",
+        "FEVER",
+        "HotpotQA",
+        "MSMARCO",
+        "NQ",
+    }
+    odd = (
+        replace(how, exact=True),
+        replace(how, similarity="maxsim-pylate"),
+        replace(how, late_interaction=replace(late, dimension=12)),
+    )
+    assert not any(one.on(task).index for one in odd for task in tasks)
+
+
+def scores(record: dict[str, Any]) -> Any:
+    (search,) = record["provenance"]["index"]["searches"]
+    return record["scores"], search["recall"], search["tokens"], search["documents"]
+
+
+@pytest.mark.parametrize("sample", [30, 40])
+def test_a_corpus_above_the_limit_is_not_kept_and_has_the_same_scores(
+    suite: Path,
+    colbert: Path,
+    tmp_path: Path,
+    command: Command,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    sample: int,
+) -> None:
+    """Of a corpus of 40 documents with a sample of 30, or of all."""
+    made_of_blocks(monkeypatch, sample=sample)
+    asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--threads", "1")
+    own = [str(word) for word in (*asked, "--results", tmp_path / "kept", "--cache", tmp_path / "kept-cache")]
+    assert invoke([*own, "--index", "plaid:nbits=2,n_ivf_probe=2"]) == 0
+    (path,) = (tmp_path / "kept" / "records").glob("tiny-colbert-*/notes/*.json")
+    kept = json.loads(path.read_text())
+    assert kept["provenance"]["index"]["searches"][0]["vectors_kept"]
+    capsys.readouterr()
+
+    little = (*asked, "--keep-vectors", "1e-6", "--index")
+    told = " ".join(command(*little, "plaid:nbits=2,n_ivf_probe=2", "--dry-run")[1].split())
+    assert "vectors go into it as they are encoded and are not kept" in told
+    assert "Indexes take about" in told
+    assert "the vectors of notes are not kept" in told
+    disk = json.loads(command(*little, "plaid:nbits=2,n_ivf_probe=2", "--dry-run", "--json")[1])["disk"]
+    assert (disk["passing"], disk["texts"]) == (["notes"], 0)
+    assert disk["bytes"] == disk["indexes"] > 0
+    code, _, err = command(*little, "plaid:nbits=2,n_ivf_probe=2")
+    assert code == 0, err
+    assert "are not kept: they are encoded into the index" in " ".join(err.split())
+    (found,) = records(tmp_path)
+    assert scores(found) == scores(kept)
+    assert found["key"] == kept["key"]
+    assert found["provenance"]["texts_encoded"] == kept["provenance"]["texts_encoded"] == 46
+    assert not found["provenance"]["index"]["searches"][0]["vectors_kept"]
+    assert any("not kept" in note for note in found["provenance"]["notes"])
+    (space,) = (tmp_path / "cache" / "vectors").glob("*/*")
+    assert json.loads((space / "space.json").read_text())["role"] == "query"
+    (folder,) = (tmp_path / "cache" / "plaid").iterdir()
+    assert folder.suffix == ""
+
+    again = (*little, "plaid:nbits=2,n_ivf_probe=5")
+    assert json.loads(command(*again, "--dry-run", "--json")[1])["plan"][0]["texts"] == 0
+    assert command(*again)[0] == 0
+    assert records(tmp_path)[-1]["provenance"]["texts_encoded"] == 0
+    assert records(tmp_path)[-1]["provenance"]["index"]["searches"][0]["was_there"]
+    other = (*little, "plaid:nbits=2,seed=3", "--dry-run", "--json")
+    assert json.loads(command(*other)[1])["plan"][0]["texts"] == 46
+
+
+def test_other_queries_of_a_corpus_that_was_not_kept_are_measured_by_encoding_it_again(
+    suite: Path, colbert: Path, tmp_path: Path, command: Command
+) -> None:
+    asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--index", "plaid")
+    few = (*asked, "--keep-vectors", "0")
+    assert command(*few)[0] == 0
+    (suite / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": f"q{n}", "text": f"the {WORDS[n]}"}) + "\n" for n in range(6))
+    )
+    code, _, err = command(*few)
+    assert code == 0, err
+    assert "encoded again, for the recall of other queries" in " ".join(err.split())
+    first, second = (record["provenance"]["index"]["searches"][0] for record in records(tmp_path))
+    assert (first["was_there"], second["was_there"]) == (False, True)
+    assert second["recall"]["sampled"] == 6
+    assert command(*asked, "--force")[0] == 0  # the exact results are beside the index now
+    assert records(tmp_path)[-1]["provenance"]["texts_encoded"] == 0
 
 
 def test_a_run_that_ends_goes_on_with_the_index_that_is_there(
@@ -403,9 +631,7 @@ def test_the_cache_lists_and_prunes_indexes(
 def test_few_documents_are_searched_exactly(
     suite: Path, colbert: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness import late_interaction
-
-    monkeypatch.setattr(late_interaction, "LEAST_DOCUMENTS", 41)
+    monkeypatch.setattr(plaid_index, "LEAST_DOCUMENTS", 41)
     code, out, _ = command(
         "run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--index", "plaid"
     )
@@ -452,7 +678,7 @@ def test_a_plan_says_where_an_exact_search_is_long(
     ("words", "told"),
     [
         (["--index", "plaid:nbit=2"], "Did you mean nbits?"),
-        (["--index", "hnsw"], "There is: exact, plaid"),
+        (["--index", "hnsw"], "There is: auto, exact, plaid, pylate-script"),
         (["--index", "plaid", "--similarity", "maxsim-pylate"], "which an index does not"),
         (["--index", "plaid", "--devices", "mps"], "mps"),
     ],

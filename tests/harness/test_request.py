@@ -27,7 +27,7 @@ from harness.recipe_request import vector_options
 from harness.registry import Registry, _files
 from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
-from harness.types import Column, Settings, Size, Suite, SuiteEntry, SuiteOptions
+from harness.types import Column, LateInteraction, Settings, Size, Suite, SuiteEntry, SuiteOptions
 
 # A request with everything that it names found, before anything is looked up
 
@@ -92,6 +92,33 @@ def test_the_disk_of_vectors_is_known_before_a_run(
         assert (need.bytes, need.unknown) == (24_000_000 * each, ("B",))
     assert need.text.endswith("70.0 GB are free")
     assert replace(need, free=need.bytes - 1).text.startswith("WARNING: vectors of up to ")
+
+
+def test_the_disk_of_token_vectors_is_that_of_their_own_dimension(
+    model: Path, folders: dict[str, Path]
+) -> None:
+    """A model that a recipe makes will have a projection; its folder is the backbone's yet."""
+    (subject,) = ResolvedRequest.of(asked(model, folders=folders)).subjects
+    late = LateInteraction(
+        query_length=8,
+        document_length=20,
+        expansion=True,
+        attends_to_expansion=False,
+        query_prefix="",
+        document_prefix="",
+        skiplist=(),
+        dimension=8,
+    )
+    tokens = {"output": "multivector", "pooling": "", "max_length": 20, "vectors": "float16"}
+    one = replace(subject, encoding=replace(subject.encoding, late_interaction=late, **tokens))
+    columns = (Column(name="A", type="Retrieval", tasks=(replace(task("A"), size=Size(texts=10**8)),)),)
+    suite = Suite(name="s", title="s", columns=columns)
+    cells = plan_scores([one], [suite], settings=DataSettings(cache=folders["cache"])).cells
+    plan = SimpleNamespace(open=cells, trials=())
+    prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
+    need = evaluation.DiskNeed.of(prepared)  # type: ignore[arg-type]
+    assert need is not None
+    assert need.bytes == 10**8 * (20 * 8 * 2 + 16 + 8)
 
 
 def test_a_model_that_was_typed_twice_is_one(model: Path, folders: dict[str, Path], tmp_path: Path) -> None:

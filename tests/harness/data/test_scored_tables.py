@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from datasets import Dataset
 
 import scored_data
+from harness import files
+from harness.data import scored_tables
 from harness.data.locate import DataSettings
 from harness.data.mirror import needs
 from harness.data.training import (
@@ -54,6 +58,40 @@ def test_every_row_has_the_texts_of_its_ids(made: Callable[..., LocatedTraining]
             assert row["documents"] == [documents[name] for name in names]
             assert row["scores"] == pytest.approx(scores)
     assert found[[3, 1]]["query"] == [queries["q8"], queries["q10"]]
+
+
+def test_no_more_than_a_part_of_the_texts_is_in_memory(
+    made: Callable[..., LocatedTraining], tmp_path: Path
+) -> None:
+    def long(tables: Tables) -> None:
+        more = tables["documents"]
+        more["document_id"] = [f"d{at}" for at in range(5000)]
+        more["text"] = [scored_data.sentence(at) * 100 for at in range(5000)]
+
+    located = made(long)
+    cache = tmp_path / "cache"
+    load_scored(located, cache=cache)  # the texts are in a file from now on
+    usual, watched = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(watched)
+    try:
+        tables = load_scored(replace(located, data=replace(located.data, first=9)), cache=cache)
+    finally:
+        pa.set_memory_pool(usual)
+    assert watched.max_memory() < tables.documents.data.nbytes / 2
+
+
+def test_what_a_killed_process_has_begun_to_write_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"query": [1]})
+        assert len(files.leftovers(tmp_path)) == 1
+
+    monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # above any process's number
+    scored_tables._write(batches(), tmp_path / "numbers.arrow")
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers.arrow"]
 
 
 def test_ids_may_be_numbers_and_lists_may_be_text(

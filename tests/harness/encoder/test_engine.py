@@ -198,7 +198,7 @@ def test_a_gpu_gives_the_same_vectors(
     )
 
 
-@examples(max_examples=40, deadline=None)
+@examples(max_examples=40)
 @given(st.lists(st.sampled_from([*TEXTS, "mat", "rose one two", "fell " * 20]), max_size=30))
 def test_every_text_has_its_own_vector_at_its_own_place(encoder: Encoder, texts: list[str]) -> None:
     got = encoder.encode(texts)

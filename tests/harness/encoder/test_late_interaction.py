@@ -169,6 +169,7 @@ def _settings(**fields: Any) -> Callable[[Path], None]:
         (_without_projection, "a backbone and projections of token vectors are wanted"),
         (_settings(query_length="32"), "query_length = '32'"),
         (_settings(document_length=0), "document_length = 0"),
+        (_settings(skiplist_words=5), "skiplist_words = 5"),
         (_settings(do_query_expansion="yes"), "do_query_expansion = 'yes'"),
         (_settings(query_prefix="[X] "), "'[X] ', is no token of the tokenizer"),
         (lambda folder: rewrite(folder / "1_Dense/config.json", in_features=31), "linear.weight"),
@@ -222,6 +223,19 @@ def test_a_residual_projection_and_no_prefixes_are_as_in_pylate(tmp_path: Path) 
             assert np.abs(found.of(at) - truth).max() <= 1e-5
 
 
+def test_texts_are_in_lower_case_where_the_folder_says_so(folder: Folder, tmp_path: Path) -> None:
+    cased = copied(folder(), tmp_path / "cased")
+    tokenizer = cased / "tokenizer.json"
+    tokenizer.write_text(json.dumps({**json.loads(tokenizer.read_text()), "normalizer": None}))
+    rewrite(cased / "tokenizer_config.json", do_lower_case=False)
+    rewrite(cased / "sentence_bert_config.json", do_lower_case=True)
+    encoder, library = opened(cased), late_models.library(cased)
+    for role in SIDES:
+        found = encoder.encode(["The CAT sat"], role=role).vectors
+        assert np.abs(found - library.encode(["The CAT sat"], is_query=role == "query")[0]).max() <= 1e-5
+        assert np.array_equal(found, encoder.encode(["the cat sat"], role=role).vectors)
+
+
 def test_lengths_may_be_changed_and_cut_queries_are_counted(folder: Folder) -> None:
     encoder, library = opened(folder(), query_length=8, max_length=30), late_models.library(folder())
     library.query_length, library.document_length = 8, 30
@@ -232,14 +246,11 @@ def test_lengths_may_be_changed_and_cut_queries_are_counted(folder: Folder) -> N
         assert encoder.text_notes(role, len(TEXTS)) == ([note] if note else [])
 
 
-def test_a_text_without_a_token_has_no_vectors_and_is_counted(tmp_path: Path) -> None:
+def test_a_text_without_a_token_has_no_vectors(tmp_path: Path) -> None:
     words = [*string.punctuation, "[CLS]", "[SEP]", "[D] "]
     encoder = opened(late_models.save(tmp_path / "model", skiplist_words=words))
     found = encoder.encode(TEXTS, role="document")
     assert found.lengths.tolist()[2:4] == [0, 0]
-    notes = ["2 of 6 texts (document) have no token with a vector"]
-    assert encoder.text_notes("document", len(TEXTS)) == notes
-    assert encoder.text_notes("document", len(TEXTS)) == []
 
 
 def test_the_gate_holds_for_each_token(folder: Folder) -> None:

@@ -119,7 +119,7 @@ def packed(compute: object, attend: object) -> Packing:
     return _packing(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MASKS)
 def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)
@@ -135,7 +135,7 @@ def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> Non
     assert (found.attended is None) if all(keys) else (found.attended.tolist() == keys)  # type: ignore[union-attr]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(MASKS)
 def test_what_is_packed_comes_back_to_its_place(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)

@@ -51,7 +51,7 @@ def differ(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     lengths=st.lists(st.integers(1, 90), min_size=1, max_size=6),
     extra=st.integers(0, 5),
