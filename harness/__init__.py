@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.encoding import Settings
 from harness.provenance import __version__
-from harness.types import Settings
 
 if TYPE_CHECKING:
     from harness.checks.outcome import Check

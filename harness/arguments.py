@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 
 from annotated_types import Interval, MinLen, Predicate
 
+from harness.encoding import ContextChoice
 from harness.errors import UsageError, nearest
 from harness.types import DTYPES, DocumentText, Purpose, Similarity
 
@@ -45,6 +46,10 @@ def _places(value: Any) -> Any:
     if not isinstance(several, Sequence) or isinstance(several, bytes):
         return value
     return tuple(_place(one) for one in several)
+
+
+def _places_or_none(value: Any) -> Any:
+    return () if value is None or value == "" else _places(value)
 
 
 def _table(value: Any) -> Any:
@@ -158,6 +163,8 @@ _RULES: Mapping[str, _Rule] = {
     "query_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
     "similarity": _Rule(choices=_same(get_args(Similarity))),
     "index": _optional(_TEXT),
+    "context": _Rule(choices=_same(get_args(ContextChoice))),
+    "context_seeds": _COUNT,
     "prompts": _optional(_TABLE),
     "seed": _SEED,
     "seeds": _COUNT,
@@ -172,7 +179,7 @@ _RULES: Mapping[str, _Rule] = {
     "recipe_settings": _Rule(type=dict[str, Any], must="a mapping of settings to values", before=_table),
     "sweep": _Rule(type=dict[str, Any], must="a mapping of a setting to its values", before=_table),
     "select": _PLACES,
-    "train_data": _Rule(type=str, must="a name or a path", before=_place),
+    "train_data": _Rule(type=_TEXTS, must="a name or a list of names", before=_places_or_none),
     "results": _optional(_FOLDER),
     "cache": _optional(_FOLDER),
     "data": _optional(_FOLDER),
@@ -198,7 +205,7 @@ _RULES: Mapping[str, _Rule] = {
 }
 """The form of every value of a request, of a check and of a watch, by its name in Python."""
 
-UNSET = frozenset({"similarity", "document_text", "vectors"})
+UNSET = frozenset({"similarity", "document_text", "vectors", "context"})
 """Choices that may be None."""
 
 

@@ -8,9 +8,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.encoding import BM25Method, Ranking
 from harness.errors import UsageError, nearest
 from harness.identity import digest, encoding_identity
-from harness.types import Artifact, BM25Method, Ranking
+from harness.types import Artifact
 
 NAME = "bm25"
 """The name of the model, before its settings."""

@@ -167,6 +167,19 @@ def recipe_kind(text: str) -> Literal["model", "task"]:
     return kinds[-1]
 
 
+def recipe_chain(text: str) -> str:
+    """A recipe as those that make its models one after the other, `A+B`; most are one.
+
+    Raises:
+        UsageError: There is no such recipe or variant.
+    """
+    found: list[str] = []
+    for stage in text.split("+"):
+        chain = recipe_entry(stage).chains.get(stage.partition(":")[2])
+        found += [stage] if chain is None else [f"{stage.partition(':')[0]}:{variant}" for variant in chain]
+    return "+".join(found)
+
+
 def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskRecipe | ModelRecipe:
     """The recipe called `name` or `name:variant`, with changed settings.
 

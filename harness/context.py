@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from harness.context_documents import NULL, ContextDocuments
+from harness.encoding import Encoding, TextTask
 from harness.plaid import KEEP_GIGABYTES
-from harness.types import Artifact, Encoding, Role, TextTask
+from harness.types import Artifact, Role
 
 if TYPE_CHECKING:
     from harness.encoder.engine import Encoder
     from harness.encoder.late_interaction import TokenEncoder
+    from harness.encoder.two_stage import ContextualEncoder
     from harness.vectors import Space, TokenVectors, Vectors
 
 Made = TypeVar("Made")
@@ -122,7 +125,7 @@ class JobContext:
 
     def engine(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """The loaded model; a single model stays loaded at a time."""
-        wanted = (artifact.key, encoding)
+        wanted = (artifact.key, encoding.loaded)
         if self._loaded is None or self._loaded[0] != wanted:
             self._loaded = None
             self._loaded = (wanted, self.load(artifact, encoding))
@@ -167,15 +170,34 @@ class JobContext:
 
             torch.set_num_threads(self.limits.threads)
 
-    def space(self, artifact: Artifact, encoding: Encoding, task: TextTask, role: Role) -> Space:
-        """The cached vectors of the texts of `task` on side `role`."""
+    def space(
+        self,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: TextTask,
+        role: Role,
+        *,
+        documents: ContextDocuments | None = None,
+    ) -> Space:
+        """The cached vectors of the texts of `task` on side `role`.
+
+        `documents` are the context of a two-stage model; None for the null context.
+        """
         from harness.vectors import Space
 
         prompt = encoding.prompt(task, role)
         sided = encoding.late_interaction is not None or _asymmetric(artifact.folder)
         tower: Role = role if sided else ""
-        identity = Space.identity_of(artifact, encoding, prompt=prompt, role=tower)
-        known = tuple(str(identity[name]) for name in sorted(identity))
+        behind = NULL if documents is None else documents.digest
+        return self._space(
+            artifact,
+            Space.identity_of(artifact, encoding, prompt=prompt, role=tower, context=behind),
+        )
+
+    def _space(self, artifact: Artifact, identity: dict[str, object]) -> Space:
+        from harness.vectors import Space
+
+        known = tuple(f"{name} {identity[name]}" for name in sorted(identity))
         if known not in self._spaces:
             mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
             self._spaces = mine  # open files of another model would keep its disk after it is removed
@@ -191,17 +213,46 @@ class JobContext:
         texts: list[str],
         *,
         hold: bool = False,
+        documents: ContextDocuments | None = None,
     ) -> EncodedTexts:
-        """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once."""
-        space = self.space(artifact, encoding, task, role)
+        """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once.
+
+        `documents` are the context of a two-stage model; None for the null context.
+        """
+        space = self.space(artifact, encoding, task, role, documents=documents)
         space.refresh()
         missing = space.missing(texts)
-        made = TextEncoding(self, artifact, encoding, task, role)
+        made = TextEncoding(self, artifact, encoding, task, role, documents)
         made.begin(len(missing))
         made.write(missing, space, self.emit, hold=hold)
         made.end()
         space.refresh()
         return made.cost
+
+    def use_context(
+        self,
+        encoder: ContextualEncoder,
+        artifact: Artifact,
+        encoding: Encoding,
+        documents: ContextDocuments | None,
+    ) -> None:
+        """Give a two-stage model its context, whose vectors are cached and encoded as a whole."""
+        from harness.vectors import Space
+
+        if documents is None or not documents.texts:
+            encoder.set_context(None)
+        elif encoder.context != documents.digest:
+            identity = Space.identity_of(
+                artifact, encoding, prompt=documents.prompt, context=documents.digest
+            )
+            space = self._space(artifact, {**identity, "output": "context", "vectors": "float32"})
+            space.refresh()
+            if space.missing(documents.texts):
+                unique = list(dict.fromkeys(documents.texts))
+                self.emit(Event(kind="stage", text=f"encoding {len(unique):,} context documents"))
+                with _Shards(space, self.emit, hold=True) as shards:
+                    encoder.context_vectors(unique, prompt=documents.prompt, keeper=shards)
+            encoder.set_context(space.get(documents.texts), documents.digest)
 
     def tell(self, notes: Sequence[str]) -> None:
         """Emit notes for the user."""
@@ -217,9 +268,16 @@ class TextEncoding:
     """
 
     def __init__(
-        self, context: JobContext, artifact: Artifact, encoding: Encoding, task: TextTask, role: Role
+        self,
+        context: JobContext,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: TextTask,
+        role: Role,
+        documents: ContextDocuments | None = None,
     ) -> None:
         self.cost = EncodedTexts()
+        self._documents = documents
         self._context = context
         self._model = (artifact, encoding)
         self._how: dict[str, Any] = {"prompt": encoding.prompt(task, role), "role": role}
@@ -234,6 +292,8 @@ class TextEncoding:
         if self._encoder is None:
             self._encoder = self._context.engine(*self._model)
             self._noted = len(self._encoder.notes)
+        if self._model[1].context is not None:
+            self._context.use_context(self._encoder, *self._model, self._documents)
         self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count))
 
     def write(
@@ -264,12 +324,11 @@ class TextEncoding:
         return found
 
     def end(self) -> None:
-        """Give the notes on the texts, to the user and to `cost`."""
+        """Give the notes on the model, to the user and to `cost`."""
         if self._encoder is None:
             return
-        own = self._encoder.text_notes(self._how["role"], self.cost.texts)
-        self._context.tell([*self._encoder.notes[self._noted :], *own])
-        self.cost.notes += [*self._encoder.notes, *own]
+        self._context.tell(self._encoder.notes[self._noted :])
+        self.cost.notes += self._encoder.notes
 
 
 CPU_CHARACTERS = 500_000

@@ -14,6 +14,7 @@ from harness.context import WorkerLimits
 from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
 from harness.encoder.model_settings import vector_size
+from harness.encoding import Encoding, Ranking, Settings
 from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
@@ -26,7 +27,7 @@ from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
 from harness.training_jobs import Train
-from harness.types import Artifact, Ranking, Settings
+from harness.types import Artifact
 from harness.workers import Failure, Subprocess, end_repetition
 
 
@@ -165,7 +166,8 @@ class DiskNeed:
 
     `texts` are those of the open scores, of all models; texts that tasks share or that are cached count, too.
     `unknown` are the tasks whose sizes, or whose models' dimensions, are not known, `passing` those whose
-    vectors are not kept: only their indexes count.
+    vectors are not kept: only their indexes count. `is_float32` is whether vectors of any model are kept in
+    float32.
     """
 
     texts: int
@@ -174,6 +176,7 @@ class DiskNeed:
     indexes: int = 0
     unknown: tuple[str, ...] = ()
     passing: tuple[str, ...] = ()
+    is_float32: bool = True
 
     @property
     def is_large(self) -> bool:
@@ -192,8 +195,8 @@ class DiskNeed:
             return f"{told}{more}; {human_size(self.free)} are free"
         return (
             f"WARNING: {told}{more}, and only {human_size(self.free)} are free in the cache. "
-            "--vectors float16 takes half of it, --drop-vectors that of one model at a time, "
-            "--cache DIR another disk"
+            f"{'--vectors float16 takes half of it, ' * self.is_float32}--drop-vectors that of one model "
+            "at a time, --cache DIR another disk"
         )
 
     @staticmethod
@@ -219,7 +222,13 @@ class DiskNeed:
             free=_free_disk(prepared.cache),
             unknown=tuple(unknown),
             passing=tuple(dict.fromkeys(passing.values())),
+            is_float32=any(_has_float32(cell) for cell in open_ if sizes[cell.key]),
         )
+
+
+def _has_float32(cell: PlannedScore) -> bool:
+    encoding = cell.subject.encoding
+    return isinstance(encoding, Encoding) and encoding.vectors == "float32"
 
 
 KEY_BYTES = 16

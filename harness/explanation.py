@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.context import JobContext
+from harness.encoding import Encoding, OwnTexts
 from harness.errors import UsageError
 from harness.plan import ConfiguredModel
-from harness.types import SIDES, Encoding, OwnTexts, Role
+from harness.types import SIDES, Role
 
 if TYPE_CHECKING:
     import numpy as np

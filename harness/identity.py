@@ -13,7 +13,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.types import DOCUMENT_TEXT, Artifact, Data, Encoding, Plaid, Ranking, Task
+from harness.encoding import ContextDraw, Encoding, Plaid, Ranking
+from harness.types import DOCUMENT_TEXT, Artifact, Data, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -22,7 +23,7 @@ ALWAYS = frozenset({"output", "dtype", "similarity"})
 class Whole:
     """A dataclass with every field in the key, but for `metadata={"later": True}` at its default.
 
-    A Ranking and the settings of an index are written in the same way.
+    A Ranking, the settings of an index and the draw of a context are written in the same way.
     """
 
 
@@ -125,7 +126,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
-    whole = isinstance(value, Whole | Ranking | Plaid) and not field.metadata.get("later")
+    whole = isinstance(value, Whole | Ranking | Plaid | ContextDraw) and not field.metadata.get("later")
     return field.name in ALWAYS or whole
 
 

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
 from harness.context import EncodedTexts, Event, JobContext
+from harness.context_documents import ContextDocuments
 from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training import count_trained, trained_texts
+from harness.encoding import Encoding
 from harness.errors import DataError
 from harness.lineage import Lineage, read_document
 from harness.model_store import ModelStore
@@ -36,17 +38,7 @@ from harness.record import (
     RunPart,
     TaskPart,
 )
-from harness.types import (
-    Artifact,
-    Encoding,
-    Outcome,
-    Purpose,
-    Role,
-    Similarity,
-    Task,
-    TextModel,
-    VectorSource,
-)
+from harness.types import Artifact, Outcome, Purpose, Role, Similarity, Task, TextModel, VectorSource
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,6 +153,10 @@ class _TaskJob:
         assert isinstance(source, VectorSource)
         return source.evaluate(self.task, model, seed=self.seed, data=self.data)
 
+    def context_documents(self, encoding: Encoding) -> ContextDocuments | None:
+        """The context documents of the task; None where vectors depend on none."""
+        return ContextDocuments.of_task(self.task, encoding, seed=self.seed, data=self.data)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Encode(_TaskJob):
@@ -174,11 +170,16 @@ class Encode(_TaskJob):
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
         with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
+            behind = self.context_documents(self.encoding)
             self.run_task(collector)
         loaded = time.monotonic() - started
         made, artifact = EncodedTexts(), with_weights(self.artifact)
         for role, texts in collector.texts.items():
-            made.add(context.encode_missing(artifact, self.encoding, self.task, role, list(texts)))
+            made.add(
+                context.encode_missing(
+                    artifact, self.encoding, self.task, role, list(texts), documents=behind
+                )
+            )
         told = {
             "texts": collector.count,
             "load_seconds": loaded,
@@ -243,8 +244,12 @@ class Score(ScoreJob):
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         artifact = with_weights(self.artifact)
-        known = _Known(context, artifact, self.encoding, self.task)
+        with prepared_data(self.task, self.data, context.cache):
+            behind = self.context_documents(self.encoding)
+        known = _Known(context, artifact, self.encoding, self.task, behind)
         outcome = self.outcome(known, context)
+        if behind is not None:
+            outcome = replace(outcome, notes=(*outcome.notes, *behind.notes))
         model = model_part(artifact, context.input("facts"))
         ran = self._provenance(context, known, outcome, started)
         return self.output(outcome, model, ran, lineage_of(artifact))
@@ -261,6 +266,7 @@ class Score(ScoreJob):
         return {
             **encoded_provenance(context, self.encoding, made, outcome, started, texts=texts),
             "prompts_applied": known.applied,
+            **({} if known.documents is None else {"context": known.documents.to_json()}),
             **known.trained_on(),
             "seconds": {name: round(value, 3) for name, value in spent.items()},
         }
@@ -429,8 +435,16 @@ class _Collector:
 class _Known:
     """A TextEncoder that returns cached vectors and encodes missing ones on the way."""
 
-    def __init__(self, context: JobContext, artifact: Artifact, encoding: Encoding, task: Task) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: Task,
+        documents: ContextDocuments | None = None,
+    ) -> None:
         self.similarity: Similarity = encoding.similarity
+        self.documents = documents
         self.encoded = EncodedTexts()
         self.applied: dict[str, str] = {}
         self._context = context
@@ -448,7 +462,9 @@ class _Known:
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
-        self.encoded.add(self._context.encode_missing(*self._of, role, unique, hold=True))
+        self.encoded.add(
+            self._context.encode_missing(*self._of, role, unique, hold=True, documents=self.documents)
+        )
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
@@ -456,7 +472,7 @@ class _Known:
         _, encoding, task = self._of
         self.applied[role or "text"] = encoding.prompt(task, role)
         self._asked.setdefault(role, set()).update(texts)
-        space = self._context.space(*self._of, role)
+        space = self._context.space(*self._of, role, documents=self.documents)
         try:
             return space.get(texts)
         except KeyError:

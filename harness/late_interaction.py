@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.context import CPU_CHARACTERS, EncodedTexts, Event, JobContext, TextEncoding, portions
 from harness.data.locate import human_size
+from harness.encoding import Encoding, Plaid, TextTask
 from harness.jobs import (
     ScoreJob,
     check_texts,
@@ -26,7 +27,7 @@ from harness.jobs import (
     with_weights,
 )
 from harness.plaid import AT, Recall, sampled_queries, shares_found
-from harness.types import SIDES, Artifact, Encoding, Plaid, Role, TextTask
+from harness.types import SIDES, Artifact, Role
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +56,7 @@ class MaxSimRanker:
         self.asked: dict[Role, set[str]] = {side: set() for side in SIDES}
         self.searches: list[_ApproximateSearch] = []
         self.pairs = 0
+        self._empty: dict[Role, set[str]] = {side: set() for side in SIDES}
         self._context = context
         self._of = (artifact, encoding, task)
         self._pylate = encoding.similarity == "maxsim-pylate"
@@ -94,16 +96,32 @@ class MaxSimRanker:
 
     def _known(self, texts: Sequence[str], side: Role) -> Space:
         """The vectors of a side, those of `texts` among them."""
+        import numpy as np
+
         check_texts(texts, side)
         self.asked[side].update(texts)
         unique = list(dict.fromkeys(texts))
         self.encoded.add(self._context.encode_missing(*self._of, side, unique, hold=True))
         space = self._context.space(*self._of, side)
-        if empty := int((space.token_counts(unique) == 0).sum()):
-            note = f"{empty:,} of {len(unique):,} texts ({side}) have no token with a vector"
-            self._context.emit(Event(kind="note", text=note))
-            self.encoded.notes.append(note)
+        self._empty[side].update(unique[at] for at in np.flatnonzero(space.token_counts(unique) == 0))
         return space
+
+    def text_notes(self) -> list[str]:
+        """Notes on the texts so far, cached or not: queries that were cut, texts without a vector."""
+        from harness.encoder.late_interaction import count_cut
+
+        artifact, encoding, task = self._of
+        late, queries = encoding.late_interaction, self.asked["query"]
+        assert late is not None
+        prompt = encoding.prompt(task, "query")
+        cut = count_cut(artifact, [prompt + text for text in queries], late)
+        longer = f"more than {late.query_length} tokens and were cut"
+        told = [f"{cut:,} of {len(queries):,} queries have {longer}"] if cut else []
+        for side, texts in self._empty.items():
+            if texts:
+                of = f"{len(texts):,} of {len(self.asked[side]):,} texts ({side})"
+                told.append(f"{of} have no token with a vector")
+        return told
 
     def _search(
         self, queries: TokenVectors, there: Space, documents: Sequence[str], k: int
@@ -131,6 +149,8 @@ class MaxSimRanker:
 
         None where too few documents have a vector.
         """
+        import numpy as np
+
         from harness.plaid_index import ExactSearch, PlaidIndex
 
         context, sample = self._context, sampled_queries(len(queries))
@@ -150,6 +170,8 @@ class MaxSimRanker:
                 threads=context.limits.threads,
                 progress=lambda done: context.emit(Event(kind="ranked", texts=done)),
             )
+        absent = np.setdiff1d(np.arange(len(documents)), index.places)
+        self._empty["document"].update(documents[at] for at in absent.tolist())
         near = [found[row][0][:AT].tolist() for row in sample]
         spent = {use: round(self.seconds[use] - before[use], 3) for use in ("index", "search", "recall")}
         self.searches.append(
@@ -368,6 +390,9 @@ class ScoreByMaxSim(ScoreJob):
         outcome = self.outcome(ranker, context)
         for one in ranker.searches:
             context.emit(Event(kind="note", text=f"PLAID: {one.recall.text}"))
+        ranker.encoded.notes += (notes := ranker.text_notes())
+        for note in notes:
+            context.emit(Event(kind="note", text=note))
         texts = sum(map(len, ranker.asked.values()))
         taken = (datetime.now(tz=UTC) - started).total_seconds()
         spent = {"encode": ranker.encoded.seconds, "search": 0.0, **ranker.seconds}

@@ -6,17 +6,18 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from harness import backbones, bm25, paths
 from harness.encoder import content, model_settings
 from harness.encoder.family import BackboneEntry
 from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoding import Settings
 from harness.errors import ModelError, UsageError, nearest, shortened
 from harness.lineage import read_document
 from harness.plan import ConfiguredModel
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
@@ -65,7 +66,8 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredM
 
 
 def _configured(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    description = model_settings.describe(artifact.folder, own_code=artifact.trust_remote_code)
+    found = model_settings.describe(artifact.folder, own_code=artifact.trust_remote_code)
+    description = replace(found, name=artifact.name)
     encoding = model_settings.resolve_encoding(description, settings)
     wanted = PreflightOptions(pooling=settings.pooling, trained=options.trained)
     check_model(artifact, encoding, wanted)

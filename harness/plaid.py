@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import files
+from harness.encoding import Plaid
 from harness.errors import UsageError, nearest, unknown
 from harness.identity import digest
-from harness.types import SEED, Plaid
+from harness.types import SEED
 
 if TYPE_CHECKING:
     import numpy as np

@@ -31,11 +31,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from harness import files
+from harness.encoding import Plaid
 from harness.errors import DataError, StoreError
 from harness.identity import canonical, digest
 from harness.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, index_problem, sample_size
 from harness.search import top_k_of_block, top_k_of_blocks
-from harness.types import Plaid
 from harness.vectors import Space, TokenVectors
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.data.schema import check_data
+from harness.encoding import ContextDraw, Encoding, Ranking
 from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, JobKind, Place, Resolve, Score
@@ -18,7 +19,7 @@ from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
 from harness.training_jobs import best_member
-from harness.types import SEED, Artifact, Data, Encoding, Purpose, Ranking, Size, Suite, Task
+from harness.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
 
 Found = TypeVar("Found", covariant=True)
 
@@ -108,6 +109,22 @@ class ConfiguredModel:
     def interacts_late(self) -> bool:
         """Whether it has a vector for each token, and none for a text."""
         return self.encoding.output == "multivector"
+
+    @property
+    def has_two_stages(self) -> bool:
+        """Whether its vectors depend on a context, be it the null context."""
+        return isinstance(self.encoding, Encoding) and self.encoding.context is not None
+
+    @property
+    def context(self) -> ContextDraw | None:
+        """The draw of its context documents; None where its vectors depend on none that are drawn."""
+        draw = self.encoding.context if isinstance(self.encoding, Encoding) else None
+        return None if draw is None or draw.documents == "null" else draw
+
+    @property
+    def loaded(self) -> Encoding | Ranking:
+        """Its settings, whatever draw of a context it is evaluated with."""
+        return self.encoding.loaded if isinstance(self.encoding, Encoding) else self.encoding
 
     @property
     def stages(self) -> tuple[ConfiguredModel, ...]:
@@ -576,8 +593,9 @@ def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -
 
 
 def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = ()) -> Job:
-    artifact, encoding = subject.artifact, subject.encoding
-    assert isinstance(encoding, Encoding)
+    artifact = subject.artifact
+    assert isinstance(subject.encoding, Encoding)
+    encoding = subject.encoding.loaded
     key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
     work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
     return Job(key=key, kind="resolve", label=artifact.name, inputs=inputs, work=work)
@@ -600,13 +618,20 @@ def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[J
     encode = Job(
         key=digest({"job": "encode", "evaluation": cell.key}),
         kind="encode",
-        label=f"{cell.task.name} ({cell.subject.artifact.name})",
+        label=_label(cell),
         inputs=(resolve,),
         claim=cell.key,
         work=Encode(encoding=encoding, **_on_task(cell)),
     )
     score = _score_job(cell, "score", Score(encoding=encoding, **_scored(cell, purpose)))
     return encode, replace(score, inputs=(resolve, encode.key))
+
+
+def _label(cell: PlannedScore) -> str:
+    """The task with its model, and the seed of a context that is not the first."""
+    draw = cell.subject.context
+    seed = f", context {draw.seed}" if draw is not None and draw.seed != SEED else ""
+    return f"{cell.task.name} ({cell.subject.artifact.name}{seed})"
 
 
 def _on_task(cell: PlannedScore) -> dict[str, Any]:
@@ -631,7 +656,7 @@ def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMa
     return Job(
         key=cell.key,
         kind=kind,
-        label=f"{cell.task.name} ({artifact.name})",
+        label=_label(cell),
         claim=cell.key,
         place=Place(artifact=artifact.slug, task=cell.task.name, purpose=work.purpose),
         work=work,

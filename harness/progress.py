@@ -359,6 +359,9 @@ def _status_text(job: Job, bar: Bar) -> str:
     what = "steps" if job.kind in ("train", "finetune") else "texts"
     rate = bar.fields["tokens"] / bar.elapsed if bar.elapsed else 0
     pace = f", {rate:,.0f} tokens/s" if rate else ""
+    part = bar.description.strip()
+    if job.kind == "train" and part != job.label:  # what comes before the first step
+        return f"  {job.label}: {part}, {bar.completed:,.0f} of {bar.total or 0:,.0f}{pace}"
     return f"  {job.label}: {bar.completed:,.0f} of {bar.total or 0:,.0f} {what}{pace}"
 
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from harness import provenance
 from harness.bm25 import NAME, STOP_WORDS
 from harness.context import Event, JobContext
+from harness.encoding import Ranking
 from harness.errors import DataError
 from harness.jobs import ScoreJob, model_part
-from harness.types import Outcome, Ranking
+from harness.types import Outcome
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.context import JobContext
 from harness.data.locate import Located
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_settings import Description
+from harness.encoding import Encoding
 from harness.errors import DataError
 from harness.jobs import Job
 from harness.lineage import Lineage
@@ -149,13 +150,21 @@ class ModelRecipe(Protocol):
         """
         ...
 
-    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
+    def plan(
+        self,
+        backbone: Artifact,
+        data: Sequence[LocatedTraining],
+        *,
+        seed: int,
+        planned: Description | None = None,
+    ) -> PlannedModel:
         """The model that a training would make; nothing but JSON is read.
 
         Args:
             backbone: A model on disk, perhaps an already trained one.
             data: The training data, then that of the selection: the recipe's, or the user's own.
             seed: The seed of the training.
+            planned: What the model before it in a chain will be, where that is still to be trained.
 
         Raises:
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
@@ -172,6 +181,24 @@ class ModelRecipe(Protocol):
         ...
 
 
+@runtime_checkable
+class GuidedRecipe(ModelRecipe, Protocol):
+    """A recipe that makes one model with the help of the vectors of another one, its guide."""
+
+    @property
+    def guide(self) -> str:
+        """The guide as a user types it, as for --model."""
+        ...
+
+    def with_guide(self, artifact: Artifact, encoding: Encoding) -> ModelRecipe:
+        """The recipe with its guide on disk, without which it neither plans nor trains.
+
+        Raises:
+            UsageError: The recipe cannot use such a model.
+        """
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecipeEntry:
     """A recipe in the catalog, the `RECIPE` of a file in finetune/recipes/; a user types `name[:variant]`.
@@ -181,6 +208,7 @@ class RecipeEntry:
         open: Called with a variant and its settings, perhaps changed; gives the recipe.
         variants: What each variant is, in words.
         kind: Whether it makes one model ("model"), or one for each task ("task").
+        chains: By variant, the variants that a user who types it gets, trained one after the other.
     """
 
     name: str
@@ -189,3 +217,4 @@ class RecipeEntry:
     settings: Mapping[str, Any]
     open: Callable[[str, Any], TaskRecipe | ModelRecipe]
     variants: Mapping[str, str] = field(default_factory=dict)
+    chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -8,10 +8,11 @@ from typing import Any
 
 from harness import catalog
 from harness.arguments import split_names, with_settings
+from harness.encoding import Settings
 from harness.errors import UsageError, shortened, unknown
 from harness.recipe import ModelRecipe, TaskRecipe
 from harness.training_plan import Sweep
-from harness.types import SEED, Column, DocumentText, Settings, Suite, SuiteOptions, Task
+from harness.types import SEED, Column, DocumentText, Suite, SuiteOptions, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class RecipeRequest:
     select: tuple[str, ...]
     settings: Settings
     folders: SuiteOptions
-    train_data: str
+    train_data: tuple[str, ...]
     seeds: int
     trial: bool
 
@@ -242,10 +243,9 @@ def _owners(
     """The recipes that a setting is for, with its name without a recipe before it."""
     recipe, dot, setting = given.rpartition(".")
     if dot:
-        named = [name for name in known if recipe in (name, name.partition(":")[0])]
+        named = [name for name in known if recipe in (name, *name.split(":"))]
         if not named:
-            bare = [name.partition(":")[0] for name in known]
-            raise unknown("recipe of this request", recipe, bare, then=f"Type {option} {setting}{value}.")
+            raise unknown("recipe of this request", recipe, [*known], then=f"Type {option} {setting}{value}.")
         return [(name, setting) for name in named]
     owners = [name for name, settings in known.items() if given in settings]
     requested = [one for one in request.names if not set(owners).isdisjoint(one.split("+"))]
@@ -309,7 +309,7 @@ def _swept_setting(given: str, stages: Sequence[str], request: RecipeRequest) ->
     """The name of the setting that is swept, which must be one of the last recipe alone."""
     owners = _owners(given, _settings_by_stage(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE")
     if [name for name, _ in owners] != [stages[-1]]:
-        setting, last = owners[0][1], stages[-1].partition(":")[0]
+        setting, last = owners[0][1], stages[-1]
         raise UsageError(
             f"{setting} is a setting of {owners[0][0]}, and only the last of several trainings can be swept.",
             hint=f"Type --sweep {last}.{setting}=VALUE,VALUE; or sweep {owners[0][0]} alone, then give its "

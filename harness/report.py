@@ -130,7 +130,7 @@ def _print_trained_results(suite: Suite, report: Report, console: Console) -> No
 
 
 def _suite_table(suite: Suite, report: Report) -> Table:
-    """The table of a suite: a row for each task, a column for each model, or for the seeds of a training."""
+    """The table of a suite: a row for each task, a column for each model, or for its seeds together."""
     from rich.table import Table
 
     table = Table(title=f"{suite.heading}, scores × 100")
@@ -196,6 +196,14 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
         if failure is None
         else {"kind": failure.kind, "message": failure.message, "hint": failure.hint},
     }
+
+
+def _seeds_text(group: Sequence[ConfiguredModel]) -> str:
+    """The seeds in which the models of a group differ: those of trainings, of contexts, or both."""
+    trained = dict.fromkeys(str(one.lineage.seed) for one in group if one.lineage is not None)
+    drawn = dict.fromkeys(str(one.context.seed) for one in group if one.context is not None)
+    told = [f"seeds {', '.join(trained)}"] if len(trained) > 1 or len(drawn) < 2 else []
+    return " and the ".join([*told, *([f"context seeds {', '.join(drawn)}"] if len(drawn) > 1 else [])])
 
 
 def impossible_results(prepared: PreparedRun) -> list[Result]:
@@ -318,9 +326,8 @@ class Report:
         if len(group) == 1:
             return [*means_lines(suite, found[0]), *untouched, *self._origin_lines(suite, group)]
         first, *others = over_seeds_lines(suite, found)
-        seeds = ", ".join(str(one.lineage.seed) for one in group if one.lineage is not None)
         return [
-            f"{first}; mean ± standard deviation over the seeds {seeds}",
+            f"{first}; mean ± standard deviation over the {_seeds_text(group)}",
             *others,
             *untouched,
             *self._origin_lines(suite, group),
@@ -396,10 +403,12 @@ class Report:
         return [task for task in suite.tasks if task.name in names and (one, task) in keys]
 
     def label(self, group: Sequence[ConfiguredModel]) -> str:
-        """The name of a model, or of the seeds of a training."""
+        """The name of a model, or of the seeds of a training or of contexts."""
         if len(group) == 1:
             return self.prepared.label(group[0])
-        return f"{group[0].artifact.name} ({len(group)} seeds)"
+        contexts = len({one.context.seed for one in group if one.context is not None})
+        kind = "contexts" if contexts == len(group) else "seeds"
+        return f"{group[0].artifact.name} ({len(group)} {kind})"
 
     def result(self, one: ConfiguredModel, task: Task) -> Result:
         """The result of one model on a task of a suite."""

@@ -17,6 +17,7 @@ from harness import bm25, catalog, paths, plaid
 from harness.arguments import checked, checked_fields
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
+from harness.encoding import Encoding, Settings
 from harness.errors import UsageError, unknown
 from harness.models import ModelOptions, subject
 from harness.plaid import KEEP_GIGABYTES
@@ -25,7 +26,7 @@ from harness.recipe import ModelRecipe, TaskRecipe
 from harness.recipe_request import RecipeRequest, Recipes, changes_of, require_model_recipe, vector_options
 from harness.store import Store
 from harness.training_plan import TrainingRequest, planned_models
-from harness.types import SEED, SIDES, Purpose, Settings, Suite, SuiteOptions, Task
+from harness.types import SEED, SIDES, Purpose, Suite, SuiteOptions, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +36,19 @@ class Request:
     `models`, `suites` and `recipe` are spelled as on the command line; there is one recipe at most of each
     kind, that for tasks with labels and that for models. `recipe_settings` are the settings of the recipes
     that are changed, a name as `recipe.setting` where both have it. A recipe for models makes one for each of
-    `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
-    given, with a checkpoint every `checkpoint_minutes`. A `sweep` of one setting (a name with values) makes
-    one for each value, and that with the best mean of the main scores of the tasks in `select`
-    (`suite:task,task`) is the model. `devices` are torch device names; several devices run one worker process
-    each. At most `batch_tokens` padded tokens are encoded at once on each, apart from a longer text, which
-    runs alone. With `gate` off, a model runs although the sanity gate refuses it, and its
-    records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
-    seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
-    With `drop_vectors` a model's cached vectors are removed once it has all scores of the request. Vectors
-    of tokens of more than `keep_vectors` gigabytes, of the documents of an index, are not cached at all.
-    `names` are, by spelling, names for models in records and tables.
+    `seeds` seeds, counted from the seed of the settings, of all data sets of `train_data` in place of its own
+    where that is given (`recipe=data` for one of several trainings), with a checkpoint every
+    `checkpoint_minutes`. A `sweep` of one setting (a name with values) makes one for each value, and that
+    with the best mean of the main scores of the tasks in `select` (`suite:task,task`) is the model. `devices`
+    are torch device names; several devices run one worker process each. At most `batch_tokens` padded tokens
+    are encoded at once on each, apart from a longer text, which runs alone. A model whose vectors depend on
+    context documents is evaluated with as many draws of them as `context_seeds` says. With `gate` off, a
+    model runs although the sanity gate refuses it, and its records say so; `allow_extra` are tensors (with *
+    and ?) that may have no place in a model. After `budget` seconds no new job starts: the remaining tasks
+    are "stopped", and the same request continues with them. With `drop_vectors` a model's cached vectors are
+    removed once it has all scores of the request. Vectors of tokens of more than `keep_vectors` gigabytes, of
+    the documents of an index, are not cached at all. `names` are, by spelling, names for models in records
+    and tables.
     """
 
     models: tuple[str, ...]
@@ -54,8 +57,9 @@ class Request:
     options: SuiteOptions = field(default_factory=SuiteOptions)
     recipe: tuple[str, ...] = ()
     recipe_settings: Mapping[str, Any] = field(default_factory=dict)
-    train_data: str = ""
+    train_data: tuple[str, ...] = ()
     seeds: int = 1
+    context_seeds: int = 1
     checkpoint_minutes: float = 10.0
     sweep: Mapping[str, Any] = field(default_factory=dict)
     select: tuple[str, ...] = ()
@@ -100,7 +104,7 @@ class Request:
         given = {**DEFAULTS, **given}
         places = ("results", "cache", "data", "offline")
         limits = ("threads", "batch_tokens", "workers", "drop_vectors", "keep_vectors")
-        same = (*places, *limits, "trust_remote_code", "recipe")
+        same = (*places, *limits, "trust_remote_code", "recipe", "train_data")
         return Request(
             models=tuple(models),
             suites=tuple(suites),
@@ -111,7 +115,6 @@ class Request:
             recipe_settings=changes_of(given["changes"]),
             devices=given["devices"],
             allow_extra=given["allow_extra"],
-            train_data=given["train_data"] or "",
             gate=not checked("gate", given["no_gate"]),
             **{name: given[name] for name in same},
             **more,
@@ -160,7 +163,7 @@ class Request:
         """The part of the request that concerns recipes."""
         cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
         return RecipeRequest(
-            names=self.recipe,
+            names=tuple(map(catalog.recipe_chain, self.recipe)),
             changes=self.recipe_settings,
             sweep=self.sweep,
             select=self.select,
@@ -223,9 +226,9 @@ def _existing_folder(root: Path | None) -> Path | None:
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("languages", "subsets", "splits", "devices", "allow_extra"), ""),
-        **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
+        **dict.fromkeys(("tasks", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("query_length", "vectors")),
-        **dict.fromkeys(("similarity", "index", "prompt_file", "results", "cache", "data")),
+        **dict.fromkeys(("similarity", "index", "context", "prompt_file", "results", "cache", "data")),
         **dict.fromkeys(("threads", "batch_tokens", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         "dtype": "float32",
@@ -235,6 +238,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "prompts": (),
         "changes": (),
         "recipe": (),
+        "train_data": (),
         "seed": SEED,
     }
 )
@@ -311,7 +315,8 @@ class ResolvedRequest:
         """Every model that is evaluated, once."""
         labelled = any(task.output == "label" for suite in self.suites for task in suite.tasks)
         asked = self.asked if labelled or not self.stages else ()
-        return tuple(dict.fromkeys((*asked, *self.trained)))
+        every = tuple(dict.fromkeys((*asked, *self.trained)))
+        return _with_context_seeds(every, self.request.context_seeds)
 
     def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
         """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
@@ -346,6 +351,7 @@ class ResolvedRequest:
         trained = bool(recipes.stages)
         asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
         _check_late_interaction(asked, suites, "+".join(request.recipe))
+        _check_two_stages(asked, recipes.task)
         _check_prompts(request.settings.prompts or {}, suites)
         made: tuple[ConfiguredModel, ...] = ()
         if recipes.stages:
@@ -371,6 +377,29 @@ class ResolvedRequest:
             cache=cache,
             data=data,
         )
+
+
+def _with_context_seeds(models: Sequence[ConfiguredModel], count: int) -> tuple[ConfiguredModel, ...]:
+    """The models, those whose vectors depend on drawn documents once for each of `count` draws.
+
+    Raises:
+        UsageError: There are to be several draws, and no model has any.
+    """
+    if count > 1 and not any(one.context for one in models):
+        raise UsageError(
+            "--context-seeds is for models whose vectors depend on context documents; here is none.",
+            hint="Leave it out.",
+        )
+    return tuple(own for one in models for own in _draws(one, count))
+
+
+def _draws(one: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
+    """A model with each of several draws of context documents; the model alone where nothing is drawn."""
+    encoding, draw = one.encoding, one.context
+    if draw is None or not isinstance(encoding, Encoding):
+        return [one]
+    draws = [replace(draw, seed=draw.seed + number) for number in range(count)]
+    return [replace(one, encoding=replace(encoding, context=draw)) for draw in draws]
 
 
 def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
@@ -439,6 +468,15 @@ def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[S
         )
 
 
+def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | None) -> None:
+    """Refuse a two-stage model where a recipe would train one of its backbones for each task."""
+    name = next((one.artifact.name for one in asked if one.has_two_stages), None)
+    if name is not None and recipe is not None:
+        raise UsageError(
+            f"{name} has two stages, and {recipe.name} trains one backbone.", hint="Give the bare backbone."
+        )
+
+
 def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
     name = request.names.get(text)
     return replace(one, artifact=replace(one.artifact, name=name)) if name else one
@@ -464,6 +502,8 @@ class PreparedRun:
         alike = [other for other in self.subjects if other.artifact.name == name]
         if len(alike) == 1:
             return name
+        if one.context is not None and len({other.artifact.key for other in alike}) == 1:
+            return f"{name} (context {one.context.seed})"
         seeds = [other.lineage.seed for other in alike if other.lineage is not None]
         if one.lineage is not None and len(set(seeds)) == len(alike):
             return f"{name} (seed {one.lineage.seed})"
@@ -471,11 +511,11 @@ class PreparedRun:
 
     @property
     def groups(self) -> tuple[tuple[ConfiguredModel, ...], ...]:
-        """The evaluated models, those that differ in the seed of their training together."""
+        """The evaluated models, those that differ in the seed of training or context together."""
         found: dict[str, list[ConfiguredModel]] = {}
         for one in self.subjects:
             family = one.artifact.key if one.lineage is None else one.lineage.group
-            found.setdefault(f"{family} {one.encoding}", []).append(one)
+            found.setdefault(f"{family} {one.loaded}", []).append(one)
         return tuple(map(tuple, found.values()))
 
     def with_suites(self, hint: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from harness import paths
 from harness.bm25 import bm25, is_bm25, ranking_text
 from harness.encoder.content import content_key
+from harness.encoding import Encoding
 from harness.errors import UsageError, unknown
 from harness.identity import data_identity
 from harness.lineage import Lineage
@@ -18,7 +19,7 @@ from harness.plaid import index_text
 from harness.record import ModelPart, Record
 from harness.scores import MAIN_SCORE, metric_scores
 from harness.store import Store
-from harness.types import DOCUMENT_TEXT, SEED, Encoding, Suite, Task
+from harness.types import DOCUMENT_TEXT, SEED, Suite, Task
 
 
 class Condition(Protocol):
@@ -164,7 +165,17 @@ class EncodingCondition:
         ]
         if rest.get("output") == "vector":
             rest.pop("output")
+        if "context" in rest:
+            parts.append(_context_text(rest.pop("context")))
         return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+
+
+def _context_text(draw: Mapping[str, Any]) -> str:
+    """The context documents of an identity in a few words."""
+    if draw["documents"] == "null":
+        return f"null context of {draw['size']}"
+    twice = ", with replacement" if draw["documents"] == "task-with-replacement" else ""
+    return f"{draw['size']} context documents of the task{twice}, context seed {draw['seed']}"
 
 
 APPROXIMATE = "approximate"

@@ -119,8 +119,8 @@ def is_approximate(record: Record | None) -> bool:
 
 def approximate_lines(records: Iterable[Record]) -> list[str]:
     """A line on each score from an approximate search: what the index finds of the exact best documents."""
-    told = {r.task.name: _recall_text(r.provenance["index"]) for r in records if is_approximate(r)}
-    return [f"{APPROXIMATE}: {task}: {text}" for task, text in told.items()]
+    told = [(r.task.name, _recall_text(r.provenance["index"])) for r in records if is_approximate(r)]
+    return [f"{APPROXIMATE}: {task}: {text}" for task, text in dict.fromkeys(told)]
 
 
 def _recall_text(index: Mapping[str, Any]) -> str:

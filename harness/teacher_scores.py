@@ -19,6 +19,7 @@ from harness.context import Event, JobContext, WorkerLimits
 from harness.data.collection import Collection
 from harness.data.locate import DataSettings
 from harness.data.scored_data import ScoredData, ScoredRow
+from harness.encoding import Encoding, OwnTexts, Ranking, Settings
 from harness.errors import DataError, UsageError, shortened
 from harness.identity import digest, encoding_identity
 from harness.jobs import Resolve, with_weights
@@ -27,7 +28,7 @@ from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel
 from harness.ranking import ENGLISH, BM25Ranker, tell_ranked
 from harness.request import require_sides
-from harness.types import SIDES, Artifact, Encoding, OwnTexts, Ranking, Settings
+from harness.types import SIDES, Artifact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -310,6 +311,8 @@ def _loaded(one: ConfiguredModel, context: JobContext) -> Artifact:
     """The artifact of a model that was loaded and passed the sanity gate."""
     assert isinstance(one.encoding, Encoding)
     Resolve(artifact=one.artifact, encoding=one.encoding).run(context)
+    if one.has_two_stages:
+        context.emit(Event(kind="note", text=f"{one.artifact.name} reads texts behind the null context"))
     return with_weights(one.artifact)
 
 

@@ -114,8 +114,12 @@ class TrainingSpec:
         return TrainingLog(self.folder, silent=self.rank > 0)
 
 
-Message = Literal["stage", "begin", "steps", "note", "memory", "error"]
+Message = Literal["stage", "begin", "steps", "note", "progress", "memory", "error"]
 """The kinds of messages from a training process."""
+
+
+ProgressKind = Literal["encoding", "encoded", "ranking", "ranked"]
+"""The kinds of events before the first step."""
 
 
 class TrainingLog:
@@ -156,6 +160,10 @@ class TrainingLog:
     def note(self, text: str) -> None:
         """Say something to the user, which also goes into the model's document."""
         self._send("note", text=text)
+
+    def progress(self, event: ProgressKind, *, text: str = "", texts: int = 0, tokens: int = 0) -> None:
+        """Say what is done before the first step, as the event of that kind says it (harness.context)."""
+        self._send("progress", event=event, text=text, texts=texts, tokens=tokens)
 
     def out_of_memory(self, *, rows: int, halves: bool) -> None:
         """Say that a pass over `rows` rows did not fit; with `halves`, fewer rows give the same step."""

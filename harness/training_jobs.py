@@ -14,6 +14,7 @@ from harness import provenance
 from harness.context import Event, JobContext
 from harness.encoder.content import content_key
 from harness.encoder.model_settings import Description, describe, resolve_encoding
+from harness.encoding import Settings
 from harness.errors import DivergenceError, StoreError, TrainingError
 from harness.jobs import with_weights
 from harness.lineage import Lineage, MemberPart, ModelDocument
@@ -21,7 +22,7 @@ from harness.model_store import ModelStore, copy_model
 from harness.record import Record
 from harness.store import Store
 from harness.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,7 @@ class Train:
             "seconds": round(sum(line.get("seconds", 0.0) for line in log), 3),
             "tokens": sum(line.get("tokens", 0) for line in log),
             "texts": self.texts,
+            **_masked(log),
             "notes": list(outcome.notes),
         }
         folder = store.put(spec.output, self._document(spec.output, facts, context.cache), self.artifact.slug)
@@ -107,6 +109,12 @@ class Train:
             lineage=self.lineage,
             training=facts,
         )
+
+
+def _masked(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean share of in-batch negatives that a filter masked, where there was one."""
+    shares = [line["masked"] for line in log if "masked" in line]
+    return {"masked": round(fmean(shares), 6)} if shares else {}
 
 
 def _plain(description: Description) -> dict[str, Any]:
@@ -142,6 +150,9 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
             context.emit(Event(kind="trained", steps=message["done"]))
         case "steps":
             context.emit(Event(kind="trained", steps=message["count"], tokens=message["tokens"]))
+        case "progress":
+            told = {name: message[name] for name in ("text", "texts", "tokens")}
+            context.emit(Event(kind=message["event"], **told))
         case "note":
             context.emit(Event(kind="note", text=message["text"]))
 

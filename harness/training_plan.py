@@ -10,15 +10,17 @@ from typing import Any
 from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
-from harness.errors import DataError, UsageError
+from harness.encoding import Encoding, Settings
+from harness.errors import DataError, HarnessError, UsageError
 from harness.jobs import Job
 from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
+from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
-from harness.recipe import ModelRecipe, PlannedModel
+from harness.recipe import GuidedRecipe, ModelRecipe, PlannedModel
 from harness.training import TrainingSpec
 from harness.training_jobs import Choose, Train
-from harness.types import Artifact, Settings, Task
+from harness.types import Artifact, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,8 @@ class TrainingRequest:
     Attributes:
         settings: With which the trained models are evaluated.
         seeds: A model is made with each.
-        train_data: The user's own data in place of the recipe's; empty for the latter.
+        train_data: The user's own data in place of the recipe's, each for the only training, or as
+            `RECIPE=DATA` for one of several; empty for the recipe's.
         results: The results folder, in which trained models lie.
         data: The places for data sets.
         threads: CPU threads of a process.
@@ -55,7 +58,7 @@ class TrainingRequest:
 
     settings: Settings
     seeds: tuple[int, ...]
-    train_data: str
+    train_data: tuple[str, ...]
     results: Path
     data: DataSettings
     threads: int | None
@@ -72,10 +75,13 @@ def planned_models(
         UsageError: A recipe cannot be used with a backbone or with the data.
         DataError: There is no data, or it cannot be read.
     """
-    _require_own_data_of_one(stages, request)
-    earlier = [(stage, _located(stage, request)) for stage in stages[:-1]]
-    lasts = request.sweep.recipes if request.sweep else (stages[-1],)
-    last = [(recipe, _located(recipe, request)) for recipe in lasts]
+    own = _own_data(stages, request)
+    earlier = [
+        (_guided(stage, request), _located(stage, names, request))
+        for stage, names in zip(stages[:-1], own, strict=False)
+    ]
+    lasts = [_guided(one, request) for one in (request.sweep.recipes if request.sweep else stages[-1:])]
+    last = [(recipe, _located(recipe, own[-1], request)) for recipe in lasts]
     found = []
     for backbone in backbones:
         for seed in request.seeds:
@@ -85,6 +91,27 @@ def planned_models(
             members = tuple(_planned(start, recipe, data, seed, request) for recipe, data in last)
             found.append(_chosen(members, request.sweep, request) if request.sweep else members[0])
     return tuple(found)
+
+
+def _guided(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
+    """A recipe with its guide found, where it has one."""
+    if not isinstance(recipe, GuidedRecipe):
+        return recipe
+    options = ModelOptions(offline=request.data.offline, cache=request.data.cache)
+    try:
+        found = subject(recipe.guide, Settings(), options)
+    except HarnessError as error:
+        also = f" {error.hint}" if error.hint else ""
+        raise UsageError(
+            f"The guide of {recipe.name}: {error.message}",
+            hint=f"Name one that is here, e.g. --set guide=minilm.{also}",
+        ) from error
+    if not isinstance(found.encoding, Encoding):
+        raise UsageError(
+            f"{recipe.guide} gives no vectors, and the guide of {recipe.name} must.",
+            hint="Name a finished embedding model: --set guide=MODEL.",
+        )
+    return recipe.with_guide(found.artifact, found.encoding)
 
 
 def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest) -> ConfiguredModel:
@@ -141,9 +168,10 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
         )
     lineages = [member.lineage for member in members if member.lineage is not None]
     first = lineages[0]
-    if any(one.data != first.data or one.selected_on != first.selected_on for one in lineages):
+    fixed = (first.data, first.selected_on, first.parents)
+    if any((one.data, one.selected_on, one.parents) != fixed for one in lineages):
         raise UsageError(
-            f"Models that differ in {sweep.setting} are made of different data.",
+            f"Models that differ in {sweep.setting} are made of different data or models.",
             hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
         )
     if len({member.encoding for member in members}) > 1:
@@ -169,13 +197,13 @@ def _artifact(
 
 
 def _located(
-    recipe: ModelRecipe, request: TrainingRequest
+    recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest
 ) -> tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]:
-    """The training data, and that of the selection."""
+    """The training data, the user's own where there is some, and that of the selection."""
     try:
         selection = tuple(locate_training(one, request.data) for one in recipe.selection)
-        if request.train_data:
-            return (own_training(request.train_data, request.data),), selection
+        if own:
+            return tuple(own_training(name, request.data) for name in own), selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
     except DataError as error:
         hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
@@ -198,7 +226,8 @@ def _planned(
     data, selection = located
     try:
         readable = replace(backbone, folder=one.on_disk.artifact.folder)
-        model = recipe.plan(readable, (*data, *selection), seed=seed)
+        before = one.training.model.description if one.training and not one.training.done else None
+        model = recipe.plan(readable, (*data, *selection), seed=seed, planned=before)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
     if one.lineage is not None:
@@ -234,15 +263,33 @@ def _planned(
     )
 
 
-def _require_own_data_of_one(stages: Sequence[ModelRecipe], request: TrainingRequest) -> None:
-    """Refuse a user's own data where it is not said which of several trainings it is for."""
-    if request.train_data and len(stages) > 1:
-        name = "+".join(stage.name for stage in stages)
-        raise UsageError(
-            f"--train-data is the data of one training, and {name} has several.",
-            hint=f"Make a model with --recipe {stages[0].name}, then give its folder as --model with "
-            f"--recipe {'+'.join(stage.name for stage in stages[1:])}; it is the same model.",
-        )
+def _own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) -> list[tuple[str, ...]]:
+    """The names of the user's own data for each training.
+
+    Raises:
+        UsageError: It is not said which of several trainings a data set is for, or one is named twice.
+    """
+    found: list[list[str]] = [[] for _ in stages]
+    for text in request.train_data:
+        owner, equals, name = text.partition("=")
+        numbers = [at for at, stage in enumerate(stages) if owner in (stage.name, *stage.name.split(":"))]
+        if not (equals and numbers):
+            numbers, name = [*range(len(stages))], text
+        if len(numbers) > 1:
+            raise _whose(stages, name)
+        if name in found[numbers[0]]:
+            raise UsageError(f"--train-data {name} is given twice.", hint="Leave one of them out.")
+        found[numbers[0]].append(name)
+    return [tuple(names) for names in found]
+
+
+def _whose(stages: Sequence[ModelRecipe], data: str) -> UsageError:
+    first, *others = [stage.name for stage in stages]
+    name = "+".join([first, *others])
+    return UsageError(
+        f"--train-data is the data of one training, and {name} has several.",
+        hint=f"Type --train-data {first}={data}, or {' or '.join(others)} before the =.",
+    )
 
 
 def _job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: Path) -> Job:

@@ -198,6 +198,9 @@ def _options(record: Record, *, hub: bool) -> list[str]:
         found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
         found += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
         found += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
+    if draw := encoding.get("context"):
+        found += ["--context", draw["documents"]]
+        found += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []
     for role, text in identity["prompts"].items():
         name = f"{record.task.name}-{role}" if role else record.task.name
         found += ["--prompt", f"{name}={text}"] if text else []

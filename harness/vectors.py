@@ -24,9 +24,10 @@ import numpy as np
 from safetensors.numpy import save
 
 from harness import files
+from harness.encoding import Encoding
 from harness.errors import DataError
 from harness.identity import canonical, digest
-from harness.types import Artifact, Encoding, Role
+from harness.types import Artifact, Role
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -319,12 +320,12 @@ class Space:
 
     @staticmethod
     def identity_of(
-        artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
+        artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = "", context: str = ""
     ) -> dict[str, object]:
         """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
 
         Of a trained model also the weights, since its key says only how they were made. Of one with a vector
-        for each token also the settings of the side.
+        for each token also the settings of the side; of a two-stage model the digest of its `context`.
         """
         return {
             "artifact": artifact.key,
@@ -337,6 +338,7 @@ class Space:
             "role": role,
             **({"weights": artifact.weights} if artifact.trained else {}),
             **({"vectors": encoding.vectors} if encoding.vectors != "float32" else {}),
+            **({"context": context} if encoding.context is not None else {}),
         }
 
     @staticmethod

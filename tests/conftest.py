@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Networks of a few numbers are slower with several threads, many times so where cores are shared.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared cores")
 
@@ -45,4 +48,3 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))

@@ -19,6 +19,9 @@ from typing import Any
 import click
 import pytest
 
+from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
+from finetune.colbert.settings import ColBERTSettings
+from finetune.embedding.settings import EmbeddingSettings, TrainerSettings
 from harness import catalog, report, scores
 from harness.backbones import BACKBONES
 from harness.cli import COMMANDS, program
@@ -101,6 +104,24 @@ def test_every_setting_of_the_environment_is_documented() -> None:
     }
     assert used == set(SETTINGS)
     assert all(f"`{name}`" in page for name in used)
+
+
+@pytest.mark.parametrize(
+    ("sections", "settings"),
+    [
+        (("simcse",), EmbeddingSettings),
+        (("simcse", "colbert"), ColBERTSettings),
+        (("simcse", "cde-batching"), ContextualSettings),
+        (("simcse", "cde-batching", "cde"), TwoStageTrainingSettings),
+    ],
+)
+def test_every_setting_of_a_training_is_documented(
+    sections: tuple[str, ...], settings: type[TrainerSettings]
+) -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    found = [page.partition(f"\n## {name}\n")[2].partition("\n## ")[0] for name in sections]
+    rows = "".join(line for line in "".join(found).splitlines() if line.startswith("| "))
+    assert [field.name for field in fields(settings) if f"`{field.name}`" not in rows] == []
 
 
 def test_the_record_is_documented() -> None:

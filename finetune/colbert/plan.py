@@ -9,9 +9,10 @@ from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe
 from harness.data.training import LocatedTraining
 from harness.encoder.model_settings import Description
+from harness.encoding import LateInteraction
 from harness.errors import UsageError
 from harness.training import TrainingSpec
-from harness.types import Artifact, LateInteraction, Output
+from harness.types import Artifact, Output
 
 
 @dataclass(frozen=True, kw_only=True)

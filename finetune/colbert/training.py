@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.trainer import backbone_args, keep_prompts, open_backbone, text_rows
+from finetune.embedding.batches import BatchOrder
+from finetune.embedding.trainer import (
+    backbone_args,
+    batch_order,
+    keep_prompts,
+    open_backbone,
+    text_rows,
+)
 from harness.data.training import load_scored
 from harness.encoder.late_interaction import (
     TokenProjection,
@@ -24,9 +31,10 @@ from harness.encoder.late_interaction import (
 )
 from harness.encoder.model_settings import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
+from harness.encoding import LateInteraction
 from harness.errors import HarnessError
 from harness.training import TrainingSpec
-from harness.types import LateInteraction, Role
+from harness.types import Role
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,6 +52,7 @@ class ColBERTSetup:
 
     caches = True
     evaluate_every = 1
+    numbered = False
 
     def __init__(self, settings: ColBERTSettings) -> None:
         self._settings = settings
@@ -71,6 +80,10 @@ class ColBERTSetup:
                 "learned from them but that these are equal"
             )
         return tables.rows
+
+    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
+        """The batches that the settings name."""
+        return batch_order(data, spec, self._settings)
 
     def model(self, spec: TrainingSpec) -> SentenceTransformer:
         """The backbone with its projections, new ones where it has none."""

@@ -95,6 +95,54 @@ class BatchOrder:
         return [*batches, order[whole:]] if self._keeps_last and whole < len(order) else batches
 
 
+class PackedOrder(BatchOrder):
+    """Batches of groups that were packed in advance, in an order of its own in each epoch, shuffled inside.
+
+    Groups that are left at the end of an epoch are left out of it.
+
+    Args:
+        groups: (groups, size), the rows of each; see `packed`.
+        epochs: Passes over the groups.
+        seed: The seed of the training.
+        each: Groups of a batch.
+    """
+
+    def __init__(self, groups: Rows, *, epochs: int, seed: int, each: int = 1) -> None:
+        self._packed, size = groups, groups.shape[1]
+        super().__init__(groups.size, each * size, epochs=epochs, seed=seed, group=size)
+
+    def _batches(self, epoch: int) -> list[Rows]:
+        draw = np.random.default_rng([self._seed, epoch])
+        order = draw.permutation(len(self._packed))
+        rows = draw.permuted(self._packed[order], axis=1).ravel()
+        return [*rows[: len(rows) // self._size * self._size].reshape(-1, self._size)]
+
+
+def packed(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Sequence[int] = ()) -> Rows:
+    """The rows of a set in batches: its clusters one after the other, cut at every `size` rows.
+
+    So a batch has rows of one cluster, or of a few that follow each other. The rows that are left at the end
+    are left out; those of each cluster come in a drawn order.
+
+    Args:
+        clusters: The cluster of each row, (rows,); -1 for a row that is left out.
+        size: Rows of a batch.
+        seed: The seed of the training.
+        tour: The order of the clusters, which begins at a drawn one of them; empty for a drawn order.
+
+    Returns:
+        The rows of each batch, (batches, size).
+    """
+    draw = np.random.default_rng([seed, 2**32])
+    known = np.unique(clusters[clusters >= 0])
+    order = np.roll(tour, -int(draw.integers(len(tour)))) if len(tour) else draw.permutation(known)
+    places = np.full(int(known.max(initial=0)) + 1, -1, np.int64)
+    places[order] = np.arange(len(order))
+    rows = draw.permutation(np.flatnonzero(clusters >= 0))
+    rows = rows[np.argsort(places[clusters[rows]], kind="stable")]
+    return rows[: len(rows) // size * size].reshape(-1, size)
+
+
 def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Rows:
     """Groups in the given order; a row that shares a text with its group waits for a later one.
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import torch
 from sentence_transformers.losses import CachedMultipleNegativesRankingLoss, MultipleNegativesRankingLoss
+from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, cat, nn
+from torch.nn.functional import cross_entropy, normalize
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -79,3 +83,185 @@ class _CachedGroupedLoss(CachedMultipleNegativesRankingLoss):
 def _groups(columns: list[Tensor], size: int) -> Iterator[list[Tensor]]:
     """The columns of each group; the last one may have fewer rows."""
     yield from map(list, zip(*(column.split(size) for column in columns), strict=True))
+
+
+# Without false negatives
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegativeFilter:
+    """The texts of a batch that are no negatives of a query, by a frozen guide.
+
+    Attributes:
+        vectors: Called with row numbers; gives the guide's vectors of each column, (rows, dimensions).
+        margin: A text is masked where the guide finds it at least as similar as the query's own positive
+            plus this.
+        threshold: In place of the margin, the similarity from which on a text is masked.
+    """
+
+    vectors: Callable[[Sequence[int]], Sequence[Tensor]]
+    margin: float = 0.0
+    threshold: float | None = None
+
+    def mask(self, rows: Tensor, own: Tensor) -> Tensor:
+        """Whether each candidate is masked for each query.
+
+        Args:
+            rows: The numbers of all rows whose texts are candidates, (rows,).
+            own: The places in `rows` of the queries, (queries,).
+
+        Returns:
+            (queries, rows × columns but the first), on the device of `rows`.
+        """
+        queries, *columns = (part.to(rows.device) for part in self.vectors(rows.tolist()))
+        return false_negatives(queries[own], columns, own, margin=self.margin, threshold=self.threshold)
+
+
+def false_negatives(
+    queries: Tensor,
+    columns: Sequence[Tensor],
+    own: Tensor,
+    *,
+    margin: float = 0.0,
+    threshold: float | None = None,
+) -> Tensor:
+    """Whether each text is masked for each query: at least as similar to it as its positive plus `margin`.
+
+    A query's own texts are never masked. Cosines to equal texts are equal, as each text is multiplied once.
+
+    Args:
+        queries: The guide's vectors, (queries, dimensions).
+        columns: Those of the positives, then of mined negatives, each (rows, dimensions).
+        own: The row of each query, (queries,).
+        margin: Added to the similarity of the query's own positive.
+        threshold: The similarity from which on a text is masked, in place of the margin.
+
+    Returns:
+        (queries, rows × columns).
+    """
+    texts, places = torch.unique(cat([*columns]), dim=0, return_inverse=True)
+    scores = (normalize(queries) @ normalize(texts).T)[:, places]
+    rows, each = len(columns[0]), torch.arange(len(queries), device=queries.device)
+    limit = scores[each, own].unsqueeze(1) + margin
+    mask = scores >= (limit if threshold is None else threshold)
+    for number in range(len(columns)):
+        mask[each, own + number * rows] = False
+    return mask
+
+
+class InfoNCE:
+    """InfoNCE over cosines of vectors, perhaps without false negatives.
+
+    Args:
+        negatives: The filter; None for none.
+        scale: The factor of cosines.
+        group: Rows that are candidates for each other; 0 for all.
+        gather: Whether texts of other processes are candidates too, without groups.
+    """
+
+    share = 1.0
+
+    def __init__(
+        self, negatives: NegativeFilter | None, scale: float, *, group: int = 0, gather: bool = False
+    ) -> None:
+        self._negatives, self._factor, self._rows_of_group, self._gathers = negatives, scale, group, gather
+        self.measures: dict[str, float] = {}
+
+    def parts(self, columns: list[Tensor], numbers: Tensor, chunk: int | None) -> Iterator[Tensor]:
+        """The parts of the mean loss, which is their sum, with at most `chunk` queries each."""
+        size = self._rows_of_group or len(numbers)
+        groups = [*zip(_groups(columns, size), numbers.split(size), strict=True)]
+        masked = candidates = 0
+        for group, rows in groups:
+            own = torch.arange(len(rows), device=rows.device)
+            if self._gathers:
+                own = own + torch.distributed.get_rank() * len(rows)
+                group, rows = [all_gather_with_grad(part) for part in group], _gathered(rows)
+            mask = self._mask(rows, own, len(group) - 1)
+            masked += int(mask.sum())
+            candidates += mask.numel() - len(own) * (len(group) - 1)
+            weight = self.share / (len(own) * len(groups))
+            for places, hidden in zip(own.split(chunk or size), mask.split(chunk or size), strict=True):
+                scores = cos_sim(group[0][places], cat(group[1:])) * self._factor
+                loss = cross_entropy(scores.masked_fill(hidden, -torch.inf), places, reduction="sum")
+                yield loss * weight
+        self.measures = {"masked": masked / max(1, candidates)} if self._negatives else {}
+
+    def mean(self, columns: list[Tensor], numbers: Tensor) -> Tensor:
+        """The mean loss of rows with these numbers, each column (rows, dimensions)."""
+        return sum(self.parts(columns, numbers, None), columns[0].new_zeros(()))
+
+    def _mask(self, rows: Tensor, own: Tensor, columns: int) -> Tensor:
+        if self._negatives is None:
+            return rows.new_zeros((len(own), len(rows) * columns), dtype=torch.bool)
+        return self._negatives.mask(rows, own)
+
+
+class _FilteredLoss(InfoNCE, MultipleNegativesRankingLoss):
+    """InfoNCE over cosines without false negatives; the labels are the numbers of the rows."""
+
+    def __init__(
+        self, model: SentenceTransformer, negatives: NegativeFilter, scale: float, **how: Any
+    ) -> None:
+        MultipleNegativesRankingLoss.__init__(self, model, scale=scale)
+        InfoNCE.__init__(self, negatives, scale, **how)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
+        """The loss of a batch, each column (rows, dimensions)."""
+        return self.mean(embeddings, labels)
+
+
+class _CachedFilteredLoss(InfoNCE, CachedMultipleNegativesRankingLoss):
+    """The same loss with `chunk` rows in a pass."""
+
+    def __init__(
+        self, model: SentenceTransformer, negatives: NegativeFilter, scale: float, chunk: int, **how: Any
+    ) -> None:
+        CachedMultipleNegativesRankingLoss.__init__(self, model, scale=scale, mini_batch_size=chunk)
+        InfoNCE.__init__(self, negatives, scale, **how)
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """The loss of a batch of tokenized columns."""
+        self._labels = labels
+        return super().forward(sentence_features, labels)
+
+    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
+        """The loss of embeddings that are there, of each column in chunks."""
+        total = reps[0][0].new_zeros(())
+        for loss in self.parts([cat(column) for column in reps], self._labels, self.mini_batch_size):
+            if with_backward:
+                loss.backward()
+            total = total + loss.detach() if with_backward else total + loss
+        return total
+
+
+def filtered_loss(
+    model: SentenceTransformer,
+    negatives: NegativeFilter,
+    scale: float,
+    *,
+    group: int,
+    micro_batch: int | None,
+    gather: bool,
+) -> nn.Module:
+    """InfoNCE as `info_nce_loss` makes it, with false negatives masked; the labels are the rows' numbers.
+
+    Args:
+        model: The model in training.
+        negatives: The filter.
+        scale: The factor of cosines.
+        group: Rows that are candidates for each other; 0 for all.
+        micro_batch: The most rows in a pass; None for all of a batch.
+        gather: Whether texts of other processes are candidates too, without groups.
+    """
+    gather = gather and not group
+    if micro_batch is None:
+        return _FilteredLoss(model, negatives, scale, group=group, gather=gather)
+    return _CachedFilteredLoss(model, negatives, scale, micro_batch, group=group, gather=gather)
+
+
+def _gathered(rows: Tensor) -> Tensor:
+    """The numbers of the rows of all processes."""
+    found = rows.new_empty(len(rows) * torch.distributed.get_world_size())
+    torch.distributed.all_gather_into_tensor(found, rows.contiguous())
+    return found

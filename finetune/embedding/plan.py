@@ -71,6 +71,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """The output of the model."""
 
     @property
+    def trains_two_stages(self) -> bool:
+        """Whether a training may start from a two-stage model."""
+        return False
+
+    @property
     def selection(self) -> tuple[TrainingData, ...]:
         """The data that chooses among checkpoints; none unless the settings name it."""
         return tuple(choice.data for choice in self._chosen())
@@ -84,20 +89,28 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """The most devices that can share a batch of a backbone."""
         return self._fitted(backbone).devices(most)
 
-    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
+    def plan(
+        self,
+        backbone: Artifact,
+        data: Sequence[LocatedTraining],
+        *,
+        seed: int,
+        planned: Description | None = None,
+    ) -> PlannedModel:
         """The model that the training would make; only JSON is read.
 
         Args:
             backbone: A model on disk, perhaps an already trained one.
             data: The training data, then that of the selection.
             seed: The seed of the training.
+            planned: What the model before it in a chain will be, where that is still to be trained.
 
         Raises:
             UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
             DataError: The data has too few rows.
         """
         settings = self._fitted(backbone)
-        found = describe(backbone.folder, own_code=backbone.trust_remote_code)
+        found = planned or describe(backbone.folder, own_code=backbone.trust_remote_code)
         self._check_backbone(backbone, found)
         training = data[: len(data) - len(self._chosen())]
         self._check_data(training)
@@ -139,7 +152,12 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         """The settings for a backbone."""
         return self.settings
 
-    def _check_backbone(self, backbone: Artifact, _found: Description) -> None:
+    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
+        if found.two_stage is not None and not self.trains_two_stages:
+            raise UsageError(
+                f"{backbone.name} has two stages, and {self.name} trains one backbone.",
+                hint="Give the bare backbone.",
+            )
         entered = input_modules(backbone.folder)
         if entered and [library_class(kind) for kind, _ in entered] != ["Transformer"]:
             raise UsageError(

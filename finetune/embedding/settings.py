@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 from harness.encoder.model_settings import POOLING_FLAGS
 from harness.errors import UsageError, unknown
@@ -34,11 +34,12 @@ class TrainerSettings(Whole):
         weight_decay: AdamW's decay of all weights but biases and norms.
         betas: AdamW's betas.
         eps: AdamW's epsilon.
-        warmup: The share of steps in which the learning rate rises from 0.
+        warmup: The share of steps in which the learning rate rises from 0; above 1 it is their number.
         schedule: The way of the learning rate after the warmup, by transformers' name.
         clip: The largest norm of a gradient; 0 for no limit.
         precision: The precision of autocast over float32 weights; float16 needs a GPU.
-        batches: "shuffled", or "no_duplicates" for batches in which no text occurs twice.
+        batches: "shuffled"; "no_duplicates" for batches in which no text occurs twice; or "contextual" for
+            batches of pairs that a guide finds alike, which not every recipe has.
         last_batch: The fate of an incomplete last batch of a pass.
         chunk: Rows in a pass through the network, 0 for all, None for those of a group; it changes no result,
             and so is not in the key.
@@ -54,9 +55,12 @@ class TrainerSettings(Whole):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     clip: float = 1.0
     precision: Literal["float32", "bfloat16", "float16"] = "float16"
-    batches: Literal["shuffled", "no_duplicates"] = "shuffled"
+    batches: Literal["shuffled", "no_duplicates", "contextual"] = "shuffled"
     last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
     chunk: int | None = field(default=0, metadata={"later": True})
+
+    orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates")
+    """The kinds of batches that the recipe has."""
 
     @property
     def identity(self) -> Self:
@@ -97,6 +101,10 @@ class TrainerSettings(Whole):
         whole, rest = divmod(rows, self.batch_size)
         return self.epochs * (whole + (rest > 0 and self.last_batch == "kept"))
 
+    def warmup_steps(self, steps: int) -> int:
+        """The steps in which the learning rate rises, of a training with `steps` steps."""
+        return math.ceil(self.warmup * steps if self.warmup <= 1 else self.warmup)
+
     def rows_read(self, rows: int) -> int:
         """The rows that such a training reads, each time counted."""
         return self.epochs * rows if self.last_batch == "kept" else self.steps(rows) * self.batch_size
@@ -114,7 +122,14 @@ class TrainerSettings(Whole):
             self._require(name, 0 < getattr(self, name) < math.inf, "a number above 0")
         for name in ("weight_decay", "clip"):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
-        self._require("warmup", 0 <= self.warmup <= 1, "a share from 0 to 1")
+        share = 0 <= self.warmup <= 1
+        counted = self.warmup > 1 and self.warmup % 1 == 0
+        self._require("warmup", share or counted, "a share from 0 to 1, or a number of steps")
+        if self.batches not in self.orders:
+            raise UsageError(
+                f"batches is {self.batches}, which this recipe does not have.",
+                hint=f"Give {' or '.join(self.orders)}; --recipe cde-batching has contextual ones.",
+            )
         self._require("betas", all(0 <= beta < 1 for beta in self.betas), "two numbers from 0 to below 1")
 
     def _require(self, name: str, right: bool, wanted: str) -> None:

@@ -49,13 +49,19 @@ class Setup(Protocol):
     Attributes:
         caches: Whether the loss gives the same step with fewer rows in a pass.
         evaluate_every: Steps from one evaluation of the selection to the next.
+        numbered: Whether the loss is given the numbers of the rows, as its labels.
     """
 
     caches: bool
     evaluate_every: int
+    numbered: bool
 
     def rows(self, spec: TrainingSpec) -> Dataset:
         """The training rows."""
+        ...
+
+    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
+        """The batches of the rows, epoch after epoch."""
         ...
 
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
@@ -113,6 +119,8 @@ class EmbeddingSetup:
         library: Whether transformers' own class of the backbone is trained in place of our network.
     """
 
+    numbered = False
+
     def __init__(
         self, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
     ) -> None:
@@ -123,6 +131,10 @@ class EmbeddingSetup:
     def rows(self, spec: TrainingSpec) -> Dataset:
         """The rows of all training sets, under the column names of the first."""
         return text_rows(spec)
+
+    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
+        """The batches that the settings name."""
+        return batch_order(data, spec, self._settings)
 
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The backbone with a new pooling; texts are cut at the training's length."""
@@ -181,10 +193,10 @@ class _Trainer(SentenceTransformerTrainer):
         arguments = _arguments(spec, settings)
         with arguments.main_process_first(local=False):
             data = setup.rows(spec)
-            order = _order(data, spec, settings)
+            order = setup.order(data, spec)
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
         arguments.max_steps = order.steps
-        arguments.warmup_steps = math.ceil(settings.warmup * order.steps)
+        arguments.warmup_steps = settings.warmup_steps(order.steps)
         model = setup.model(spec)
         passes = (
             settings.passes(settings.batch_size // spec.ranks, spec.micro_batch) if setup.caches else None
@@ -252,8 +264,9 @@ class _Trainer(SentenceTransformerTrainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this process after the steps that are done; no other random state is touched."""
+        rows: Any = self.train_dataset
         return DataLoader(
-            cast(Any, self.train_dataset),
+            cast(Any, _NumberedRows(rows) if self.setup.numbered else rows),
             batch_sampler=_Slices(self.order, self.done, self.spec, self.settings.group),
             collate_fn=self.data_collator,
             generator=torch.Generator(),
@@ -289,6 +302,7 @@ class _Trainer(SentenceTransformerTrainer):
             "tokens": self._all_tokens(),
             "seconds": round(now - self._since, 6),
             "memory": _memory(self.spec.device),
+            **self._measures(),
         }
         self._keep(line)
         self._since = time.perf_counter()
@@ -300,10 +314,19 @@ class _Trainer(SentenceTransformerTrainer):
         torch.distributed.all_reduce(count)
         return int(count)
 
+    def _measures(self) -> dict[str, float]:
+        """What the loss measured of the batch, the mean over all processes."""
+        found: dict[str, float] = dict(getattr(self.loss, "measures", {}))
+        if self.spec.ranks > 1 and found:
+            values = torch.tensor([*found.values()], dtype=torch.float64, device=self.args.device)
+            torch.distributed.all_reduce(values)
+            found = dict(zip(found, (values / self.spec.ranks).tolist(), strict=True))
+        return {name: round(value, 6) for name, value in found.items()}
+
     def _keep(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
         if self._board is not None:
-            for name in line.keys() & {"loss", "rate", "gradient_norm", "score"}:
+            for name in line.keys() & {"loss", "rate", "gradient_norm", "score", "masked"}:
                 if line[name] is not None:
                     self._board.add_scalar(name, line[name], line["step"])
         if time.monotonic() - self._flushed > FLUSH:
@@ -432,6 +455,21 @@ class _Cadence(TrainerCallback):
         return tuple(bool(flag) for flag in flags.tolist())
 
 
+class _NumberedRows:
+    """Rows with their numbers, under the name that the library takes for labels."""
+
+    def __init__(self, rows: Dataset) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitems__(self, numbers: list[int]) -> list[dict[str, Any]]:
+        found = self._rows[numbers]
+        values = zip(*found.values(), numbers, strict=True)
+        return [dict(zip((*found, "label"), row, strict=True)) for row in values]
+
+
 class _Slices:
     """The rows of one process in each batch; as long as the whole training, also after a resume."""
 
@@ -501,7 +539,12 @@ def text_rows(spec: TrainingSpec) -> Dataset:
     return concatenate_datasets([first, *renamed]) if others else first
 
 
-def _order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
+def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
+    """The shuffled batches of rows, those of all columns where no text may occur twice.
+
+    Raises:
+        HarnessError: The rows do not fill a batch.
+    """
     texts = None
     if settings.batches == "no_duplicates":
         texts = text_numbers(data.iter(batch_size=10_000), data.column_names)
@@ -547,16 +590,20 @@ def open_backbone(spec: TrainingSpec, *, library: bool = False) -> Any:
 
     With `library` it is transformers' own class in place of our network.
     """
+    return open_whole(spec, library=library)[0]
+
+
+def open_whole(spec: TrainingSpec, *, library: bool = False) -> Any:
+    """The model of a spec's backbone with all its modules, as `open_backbone` opens the first one."""
     backbone = spec.backbone
     kind = LibrarySentenceTransformer if library else SentenceTransformer
-    found = kind(
+    return kind(
         str(backbone.folder),
         device=spec.device,
         local_files_only=True,
         trust_remote_code=backbone.trust_remote_code,
         model_kwargs=backbone_args(backbone, library=library),
     )
-    return found[0]
 
 
 def backbone_args(backbone: Artifact, *, library: bool = False) -> dict[str, Any]:

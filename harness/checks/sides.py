@@ -214,9 +214,9 @@ class CheckRequest:
 
 def _refuse_second_training(opened: ResolvedRequest) -> None:
     """Refuse a model that the same recipe has made: what is compared would be trained twice."""
-    recipes = {stage.name.partition(":")[0] for stage in opened.stages}
+    recipes = {stage.name for stage in opened.stages}
     for lineage in (one.lineage for one in opened.asked if one.lineage is not None):
-        if lineage.recipe in recipes:
+        if lineage.name in recipes:
             parents = ", ".join(parent.name for parent in lineage.parents)
             raise UsageError(
                 f"{opened.request.models[0]} was made by {lineage.recipe} already, and would be again.",

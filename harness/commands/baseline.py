@@ -30,6 +30,7 @@ KEPT = (
         "dtype",
         "similarity",
         "index",
+        "context",
     ),
     *("vectors", "document_text"),
     *("prompts", "seed", "languages", "subsets", "splits"),
@@ -80,7 +81,7 @@ def _set(
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
-    kept |= {option: list(given[option]) for option in ("recipe", "changes")}
+    kept |= {option: list(given[option]) for option in ("recipe", "changes", "train_data")}
     request = Request.of_options(models, options.with_project(suites, project), given)
     with request.network():
         made = set_baseline(name, request, seeds=seeds, options=kept, again=again, carry_out=carry_out)

@@ -22,6 +22,7 @@ PARTS = {
     "source": "tasks built from source code, sizes of own data",
     "finetuned": "fine-tuned weights that others start from",
     "units": "scores taken apart for checks",
+    "clusters": "clusters of training pairs",
     "plaid": "indexes of approximate searches",
 }
 
@@ -88,7 +89,9 @@ def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run:
 def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
     spaces = [*sorted((root / "vectors").glob("*/*")), *sorted((root / "plaid").glob("*"))]
     source = [root / "source"] if (root / "source").is_dir() else []
-    others = [folder for part in ("datasets", "finetuned") for folder in sorted((root / part).glob("*"))]
+    others = [
+        folder for part in ("datasets", "finetuned", "clusters") for folder in sorted((root / part).glob("*"))
+    ]
     return spaces if vectors_only else [*spaces, *others, *source]
 
 

@@ -12,7 +12,7 @@ import click
 
 from harness import paths
 from harness.arguments import split_names
-from harness.catalog import open_recipe, open_suites
+from harness.catalog import open_recipe, open_suites, recipe_chain
 from harness.catalog import suites as catalog_suites
 from harness.commands import data_score, options
 from harness.data.folder import Need, data_sets_in
@@ -224,6 +224,8 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
                     "rows": size.rows,
                     "score": located.data.score or None,
                     "characters": size.characters,
+                    "documents": size.documents,
+                    "constant": size.constant,
                     "identity": located.data.identity,
                 },
                 indent=1,
@@ -234,7 +236,12 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
     click.echo(f"{located.name}: {size.rows:,} rows, each a {located.data.form}")
     for name, characters in size.characters.items():
         click.echo(f"  {name}: {characters:,.1f} characters on average")
-    if located.data.score:
+    if size.documents is not None:
+        least, most = size.documents
+        each = f"{least}" if least == most else f"{least} to {most}"
+        click.echo(f"  {each} documents a query; {size.constant:,} with one score for all of them")
+        click.echo(f"  --recipe colbert takes it with --set documents={least}")
+    elif located.data.score:
         click.echo(f"  {located.data.score}: the score")
 
 
@@ -292,7 +299,7 @@ def _wanted(
 def _training_data(recipe: str) -> tuple[TrainingData, ...]:
     """The data sets that a recipe trains on and selects by."""
     found: list[TrainingData] = []
-    for stage in recipe.split("+"):
+    for stage in recipe_chain(recipe).split("+"):
         opened: Any = open_recipe(stage)
         if not hasattr(opened, "all_data"):
             raise UsageError(

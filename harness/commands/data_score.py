@@ -10,18 +10,18 @@ from typing import Any, get_args
 
 import click
 
-from harness import paths, progress
+from harness import files, paths, progress
 from harness.arguments import split_names
 from harness.commands import options
 from harness.context import WorkerLimits
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.data.scored_data import ScoredData
+from harness.encoding import Settings
 from harness.models import ModelOptions
 from harness.request import one_device, read_prompts
 from harness.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
 from harness.terminal import console
-from harness.types import Settings
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -118,11 +118,12 @@ def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: An
         if dry_run:
             return _show(plan, output, made, as_json=as_json)
         if made is None:
+            files.writable(output.absolute().parent)
             made = _made(plan, output, one_device(device), cache, given)
     if as_json:
         click.echo(json.dumps(_made_json(made, plan), indent=1, ensure_ascii=False))
     else:
-        _print_made(made)
+        _print_made(made, plan.request.documents)
     return 0
 
 
@@ -142,7 +143,7 @@ def _made(plan: ScoringPlan, output: Path, device: str, cache: Path, given: dict
         return make_scored_data(plan, output, device=device, cache=cache, limits=limits, listen=listen)
 
 
-def _print_made(made: ScoredData) -> None:
+def _print_made(made: ScoredData, documents: int) -> None:
     out, counts = console(), made.facts["counts"]
     for note in made.facts["notes"]:
         out.print(note, style="yellow", highlight=False, soft_wrap=True)
@@ -153,8 +154,16 @@ def _print_made(made: ScoredData) -> None:
         f"  {counts['queries']:,} queries, {counts['documents']:,} documents, {counts['scores']:,} scores "
         f"of {made.facts['teacher']['name']}, from {low:.4g} to {high:.4g}",
     )
-    for line in lines:
+    for line in (*lines, *_next_command(made, documents)):
         out.print(line, highlight=False, soft_wrap=True)
+
+
+def _next_command(made: ScoredData, documents: int) -> Sequence[str]:
+    """The training on the data, where each query has as many documents as were asked for."""
+    if made.facts["counts"]["scores"] != documents * made.facts["counts"]["queries"]:
+        return ()
+    asked = f"--train-data {made.folder} --set documents={documents}"
+    return (f"  harness train --model BACKBONE --recipe colbert {asked}",)
 
 
 def _made_json(made: ScoredData, plan: ScoringPlan) -> dict[str, Any]:

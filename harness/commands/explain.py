@@ -14,13 +14,13 @@ from harness.arguments import checked_fields, split_names
 from harness.commands import options
 from harness.context import JobContext, WorkerLimits
 from harness.data.offline import forbid_network
+from harness.encoding import Settings
 from harness.errors import UsageError
 from harness.explanation import Explanation, explain, require_token_vectors
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel
 from harness.request import one_device, read_prompts, require_sides
 from harness.terminal import console, print_table
-from harness.types import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table

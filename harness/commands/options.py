@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from harness.arguments import VECTORS, checked
+from harness.encoding import ContextChoice
 from harness.errors import UsageError
 from harness.plaid import KEEP_GIGABYTES
 from harness.types import DTYPES, SEED, DocumentText, Similarity
@@ -113,10 +114,11 @@ _OPTIONS = (
     ),
     train_data := click.option(
         "--train-data",
-        default=None,
+        multiple=True,
         metavar="DATA",
         help="Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
-        "CSV, Parquet), a folder in BEIR's layout, or code:FOLDER (docs/training-data.md).",
+        "CSV, Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
+        "(docs/training-data.md). Repeat to train on several; of recipes A+B type A=DATA and B=DATA.",
     ),
     click.option("--tasks", default=None, help="Only these tasks of the suites, e.g. RTE,MRPC."),
     click.option(
@@ -175,6 +177,13 @@ _OPTIONS = (
         metavar="INDEX",
         help="Search of models with a vector for each token: auto (the default: exact, and plaid for large "
         "tasks), exact, plaid[:SETTING=VALUE,...] or pylate-script (docs/retrieval.md).",
+    ),
+    click.option(
+        "--context",
+        type=_Choice("context", get_args(ContextChoice)),
+        default=None,
+        help="Context documents of a two-stage model: drawn from the task's own texts, once each or with "
+        "replacement, or none (default: as the model was saved).",
     ),
     prompt := click.option(
         "--prompt",
@@ -282,6 +291,13 @@ seeds = click.option(
 )
 
 
+context_seeds = click.option(
+    "--context-seeds",
+    type=Number("context_seeds"),
+    default=1,
+    help="Draws of the context documents of a two-stage model, one evaluation each; tables show their mean "
+    "and deviation.",
+)
 sweep = click.option(
     "--sweep",
     multiple=True,

@@ -16,6 +16,7 @@ from harness.commands.train import TrainingCost, print_trainings, training_costs
 from harness.context import JobContext, WorkerLimits
 from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
+from harness.encoding import USUAL_QUERIES, Encoding
 from harness.evaluation import passes, size_of_index
 from harness.identity import digest
 from harness.plaid import OF_INDEX
@@ -28,7 +29,7 @@ from harness.report import impossible_results, print_failures
 from harness.request import PreparedRun, Request, check_devices
 from harness.suite_report import left_out_lines
 from harness.terminal import console, print_table
-from harness.types import USUAL_QUERIES, Encoding, Purpose, Size, Suite
+from harness.types import Purpose, Size, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @options.project
 @options.evaluation
 @options.seeds
+@options.context_seeds
 @options.checkpoint_minutes
 @options.sweep
 @options.select
@@ -57,6 +59,7 @@ def command(
     suites: tuple[str, ...],
     project: str | None,
     seeds: int,
+    context_seeds: int,
     checkpoint_minutes: float,
     sweep: tuple[str, ...],
     select: tuple[str, ...],
@@ -69,6 +72,7 @@ def command(
     """Evaluate models on suites and record the scores; what is there is not done again."""
     suites = options.with_project(suites, project)
     how = {"seeds": seeds, "checkpoint_minutes": checkpoint_minutes, "force": force, "fail_fast": fail_fast}
+    how["context_seeds"] = context_seeds
     request = Request.of_options(models, suites, given, sweep=sweep_of(sweep), select=select, **how)
     with request.network():
         prepared = evaluation.prepare(request)
@@ -131,7 +135,7 @@ class _SearchCost:
     Attributes:
         queries: Those of an exact search, or a thousand where their number is not known.
         pairs: The pairs of tokens that it compares for them; None where an index is searched.
-        seconds: The time of that.
+        seconds: The time of that, or of the search by an index.
         index_seconds: The time of making an index.
         index_bytes: The disk that it takes at most; None where the size of the task is not known.
         vectors_kept: Whether the cache has the vectors of the documents afterwards.
@@ -146,14 +150,20 @@ class _SearchCost:
     vectors_kept: bool = True
     is_long: bool = False
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether an index is searched, and no past one says how long that takes."""
+        return self.pairs is None and (self.seconds is None or self.index_seconds is None)
+
     def note(self, task: str) -> str:
         """A sentence on an index, or on an exact search that is long; empty for a short one."""
         taken = self.index_seconds if self.pairs is None else self.seconds
         time = "an unknown time" if taken is None else f"about {duration_text(taken)}"
         if self.pairs is None:
             disk = "" if self.index_bytes is None else f" and about {human_size(self.index_bytes)} of disk"
+            search = "" if self.seconds is None else f"; its search takes about {duration_text(self.seconds)}"
             kept = "" if self.vectors_kept else "; vectors go into it as they are encoded and are not kept"
-            return f"{task}: its index takes {time}{disk}, unless it is there{kept}"
+            return f"{task}: its index takes {time}{disk}, unless it is there{search}{kept}"
         return self.is_long * (
             f"{task}: the exact search for {self.queries:,} queries compares {self.pairs:.1e} pairs of "
             f"tokens and takes {time}; --index plaid is approximate, and its recall is measured"
@@ -192,8 +202,9 @@ class _PastRun:
 
     `about` is what was encoded (task, data, splits and subsets), `how` the model, its encoding and prompts;
     `characters` are 0 in records that do not have them. `device` is its kind and name. `compared` are the
-    pairs of tokens of an exact search and its seconds, `index` the tokens of new indexes and their seconds.
-    `passed` are the settings of the index that vectors went into without being kept.
+    pairs of tokens of an exact search and its seconds, `index` the tokens of new indexes and their seconds,
+    `probed` the queries that indexes were searched for and their seconds, `passed` the settings of the index
+    that vectors went into without being kept.
     """
 
     model: str
@@ -210,6 +221,7 @@ class _PastRun:
     compared: tuple[float, float] = (0, 0)
     index: tuple[float, float] = (0, 0)
     passed: str = ""
+    probed: tuple[float, float] = (0, 0)
 
     @staticmethod
     def of(record: Record) -> _PastRun:
@@ -230,6 +242,7 @@ class _PastRun:
             compared=(made.get("token_pairs", 0), spent.get("search", 0.0)),
             index=_new_indexes(made.get("index", {})),
             passed=_passed(made.get("index", {})),
+            probed=_index_searches(made.get("index", {})),
         )
 
     @property
@@ -252,6 +265,13 @@ def _passed(index: Mapping[str, Any]) -> str:
 
 def _index_settings(settings: Mapping[str, Any]) -> str:
     return digest({name: settings[name] for name in OF_INDEX})
+
+
+def _index_searches(index: Mapping[str, Any]) -> tuple[float, float]:
+    """The queries that a score's indexes were searched for, and the seconds of that with their recall."""
+    done = index.get("searches", ())
+    seconds = sum(one["seconds"]["search"] + one["seconds"]["recall"] for one in done)
+    return sum(one["recall"]["queries"] for one in done), seconds
 
 
 def _about(identity: Mapping[str, Any]) -> str:
@@ -365,7 +385,9 @@ class _PastRuns:
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
             rate = self._rate([run.index for run in self.runs if self._is_here(run)])
+            searched = self._rate([run.probed for run in self.runs if self._is_here(run)])
             return _SearchCost(
+                seconds=(size.examples or USUAL_QUERIES) / searched if searched else None,
                 index_seconds=tokens / rate if rate and tokens is not None else None,
                 index_bytes=size_of_index(cell, self.keep) if tokens is not None else None,
                 vectors_kept=not passes(cell, self.keep),
@@ -533,15 +555,25 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
         tokens=tokens,
         data_texts=cell.task.size.texts,
         data_characters=cell.task.size.characters,
-        flops=2.0 * parameters * tokens if parameters and tokens is not None else None,
+        flops=_flops(cell, parameters, texts, tokens),
         seconds=None
-        if tokens is None or not (rate or tokens == 0)
+        if tokens is None or not (rate or tokens == 0) or (search and search.is_unknown)
         else (tokens / rate if rate else 0.0)
         + (0 if cell.record else past.other_seconds(cell))
-        + ((search.seconds or search.index_seconds or 0.0) if search else 0.0),
+        + ((search.seconds or 0.0) + (search.index_seconds or 0.0) if search else 0.0),
         search=search,
         notes=tuple(filter(None, [search.note(cell.task.name) if search else ""])),
     )
+
+
+def _flops(cell: PlannedScore, parameters: int, texts: int | None, tokens: int | None) -> float | None:
+    """Two for each parameter and token; the vectors of a context are read again with each text."""
+    if not parameters or tokens is None:
+        return None
+    encoding = cell.subject.encoding
+    behind = encoding.context.size if isinstance(encoding, Encoding) and encoding.context else 0
+    share = 0.5 if behind else 1.0  # each stage has half of the parameters, and texts pass through one
+    return 2.0 * parameters * share * (tokens + behind * (texts or 0))
 
 
 def _ranked(cell: PlannedScore, past: _PastRuns) -> _Line:

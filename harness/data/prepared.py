@@ -68,6 +68,8 @@ def naming_full_disk(folder: Path | None = None) -> Iterator[None]:
     """
     try:
         yield
+    except StoreError:  # names its own folder
+        raise
     except Exception as error:
         if not _is_full(error):
             raise

@@ -242,9 +242,9 @@ class _Texts:
         found = pc.index_in(ids, value_set=self._ids)
         if found.null_count:
             at = pc.index(pc.is_null(found), True).as_py()
+            others = f", nor are {found.null_count - 1:,} others of {len(ids):,}" * (found.null_count > 1)
             raise DataError(
-                f"{row(at)}: the id {ids[at].as_py()!r} is not in {self._where}, nor are "
-                f"{found.null_count - 1:,} others of {len(ids):,}.",
+                f"{row(at)}: the id {ids[at].as_py()!r} is not in {self._where}{others}.",
                 hint="Fetch or make the data set again; a missing text would be trained on as an empty one.",
             )
         numbers = np.asarray(found.to_numpy(), np.int64)

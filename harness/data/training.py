@@ -337,6 +337,12 @@ def _own_rows(made: RowsFile) -> LocatedTraining:
 
 def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
     if file.is_dir():
+        if configs := declared_subsets(file):
+            return UsageError(
+                f"The README of {text} has the configurations {', '.join(configs)}.",
+                hint="Queries with scored documents are read where there are train, queries and documents "
+                "(docs/training-data.md); another data set is named with --data DIR and ORG/NAME:CONFIG.",
+            )
         return UsageError(
             f"{text} is a folder.",
             hint=f"For the functions in its Python source: --train-data code:{text}. "
@@ -580,10 +586,19 @@ def _batches(table: datasets.Dataset) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSize:
-    """The number of rows, and the mean characters of the texts by column."""
+    """The size of training data.
+
+    Attributes:
+        rows: The number of rows.
+        characters: The mean characters of the texts by column.
+        documents: The fewest and the most documents of a query, of scored documents.
+        constant: Queries whose documents all have one score, likewise.
+    """
 
     rows: int
     characters: Mapping[str, float]
+    documents: tuple[int, int] | None = None
+    constant: int | None = None
 
     @staticmethod
     def of(located: LocatedTraining, cache: Path) -> TrainingSize:
@@ -596,7 +611,13 @@ class TrainingSize:
 
         if located.data.texts:
             tables = load_scored(located, cache=cache)
-            return TrainingSize(rows=len(tables.numbers), characters=tables.characters())
+            counts = tables.documents_per_row()
+            return TrainingSize(
+                rows=len(tables.numbers),
+                characters=tables.characters(),
+                documents=(int(counts.min()), int(counts.max())),
+                constant=tables.constant_rows(),
+            )
         table = load_training(located, cache=cache)
         found = dict.fromkeys(located.data.columns, 0)
         for batch in _batches(table):

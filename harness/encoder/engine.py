@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.encoder.family import Family
+from harness.encoding import Encoding
 from harness.errors import ModelError
-from harness.types import ROLES, Encoding, Role
+from harness.types import ROLES, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -194,26 +195,36 @@ def _drain(
 
     errors: list[BaseException] = []
 
-    def worker() -> None:
+    def worker(ended: threading.Event) -> None:
         torch.set_num_threads(1)
         try:
             _loop(queue, run, halved)
         except BaseException as error:
             errors.append(error)
             queue.clear()
+        finally:
+            ended.set()
 
     before = torch.get_num_threads()
-    workers = [threading.Thread(target=worker, daemon=True) for _ in range(threads)]
+    ends: list[threading.Event] = []
     try:
-        for thread in workers:
-            thread.start()
-        for thread in workers:
-            thread.join()
+        for _ in range(threads):
+            ended = threading.Event()
+            threading.Thread(target=worker, args=(ended,), daemon=True).start()
+            ends.append(ended)
+        _wait(ends)
     finally:
         queue.clear()
+        _wait(ends)  # after Ctrl-C: what has begun is kept, and no thread is left where the process ends
         torch.set_num_threads(before)
     if errors:
         raise errors[0]
+
+
+def _wait(ends: Sequence[threading.Event]) -> None:
+    """Wait for the ends of threads; a `join` that Ctrl-C ends takes a living thread for a dead one."""
+    for one in ends:
+        one.wait()
 
 
 def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
@@ -268,7 +279,7 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
     length = model._get_prompt_length(prompt, **way) if prompt else None
     extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
     if _is_plain(model):
-        return _Tokenized(model, prompted, extra)
+        return TokenizedTexts(model[0], prompted, extra)
     return _Untokenized(model, prompted, extra, way)
 
 
@@ -280,24 +291,33 @@ def _is_plain(model: SentenceTransformer) -> bool:
     return type(first) is Transformer and bool(getattr(first.tokenizer, "is_fast", False))
 
 
-class _Tokenized:
-    """Inputs of a plain transformer: flat arrays of token ids, one text after the other."""
+class TokenizedTexts:
+    """Inputs of a plain transformer: flat arrays of token ids, one text after the other.
 
-    def __init__(self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any]) -> None:
-        first: Any = model[0]
-        self._tokenizer = first.tokenizer
-        self._extra = extra
+    Args:
+        module: The library's Transformer.
+        texts: The texts, each with its prompt.
+        extra: Further features of every batch.
+        before: Vectors that are computed before each text and take memory as tokens do.
+    """
+
+    def __init__(
+        self, module: Any, texts: list[str], extra: dict[str, Any] | None = None, *, before: int = 0
+    ) -> None:
+        self._tokenizer = module.tokenizer
+        self._extra = extra or {}
         require_padding(self._tokenizer)
-        self._flat, lengths, _ = tokenized(first, texts, first.max_seq_length)
+        self._flat, lengths, _ = tokenized(module, texts, module.max_seq_length)
         self.order = np.argsort(-lengths, kind="stable")
-        self.lengths = lengths[self.order]
+        self._own = lengths[self.order]
+        self.lengths = self._own + before
         self._starts = (np.cumsum(lengths) - lengths)[self.order]
 
     def features(self, span: Span) -> dict[str, Any]:
         """Padded ids, the mask, and token types where the tokenizer has them: (texts, tokens)."""
         import torch
 
-        lengths = self.lengths[slice(*span)]
+        lengths = self._own[slice(*span)]
         columns = np.arange(max(int(lengths[0]), 1))
         left = self._tokenizer.padding_side == "left"
         offsets = columns - (len(columns) - lengths)[:, None] if left else columns[None, :]
@@ -445,6 +465,9 @@ class Engine(ABC, Generic[Batch]):
         notes: Deviations from the requested settings, such as a halved budget.
     """
 
+    _before = 0
+    """The vectors that are computed before each text, which are no tokens of it."""
+
     def __init__(
         self, model: SentenceTransformer, encoding: Encoding, *, batch_tokens: int | None = None
     ) -> None:
@@ -509,14 +532,11 @@ class Engine(ABC, Generic[Batch]):
 
     def count_tokens(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> int:
         """The number of tokens of `texts` after truncation, special ones included."""
-        return sum(
+        counted = sum(
             int(self._inputs(texts[start : start + WINDOW], prompt, role).lengths.sum())
             for start in range(0, len(texts), WINDOW)
         )
-
-    def text_notes(self, _role: Role, _texts: int) -> list[str]:
-        """Notes on the texts of a side that were encoded since the last call; `_texts` is their number."""
-        return []
+        return counted - len(texts) * self._before
 
     def _at_once_padded(self, inputs: Inputs, finish: Finish[Batch]) -> None:
         """Run all texts in one batch padded to the longest, halved where it does not fit into memory."""
@@ -541,7 +561,7 @@ class Engine(ABC, Generic[Batch]):
         def run(span: Span) -> None:
             rows = inputs.order[slice(*span)]
             found = self._batch(inputs, span)
-            tokens = int(inputs.lengths[slice(*span)].sum())
+            tokens = int(inputs.lengths[slice(*span)].sum()) - len(rows) * self._before
             with self._lock:
                 finish(rows, found)
                 self.tokens_seen += tokens
@@ -623,8 +643,10 @@ class Encoder(Engine["Tensor"]):
             part = slice(start, start + WINDOW)
             keep = _Keep(keeper, unique[part], vectors[part])
             inputs = self._inputs(unique[part], prompt, role)
-            self._in_batches(inputs, copies[part], keep.add, progress)
-            keep.hand_over()
+            try:
+                self._in_batches(inputs, copies[part], keep.add, progress)
+            finally:
+                keep.hand_over()
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 

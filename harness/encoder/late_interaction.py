@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -25,8 +26,10 @@ from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, token
 from harness.encoder.model_files import module_weights, read_modules, read_object
 from harness.encoder.model_settings import COLBERT
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
+from harness.encoder.trust import check_trust
+from harness.encoding import Encoding, LateInteraction
 from harness.errors import ModelError
-from harness.types import SIDES, Encoding, LateInteraction, Role
+from harness.types import SIDES, Artifact, Role
 from harness.vectors import TokenVectors
 
 if TYPE_CHECKING:
@@ -148,19 +151,14 @@ def save_model(model: SentenceTransformer, folder: Path, late: LateInteraction) 
 
 
 class _SideInputs:
-    """Tokenized texts of one side, longest first; see harness.encoder.engine.Inputs.
-
-    Attributes:
-        cut: The number of queries that were longer than their length; 0 of documents.
-    """
+    """Tokenized texts of one side, longest first; see harness.encoder.engine.Inputs."""
 
     def __init__(self, module: Any, texts: Sequence[str], late: LateInteraction, role: Role) -> None:
         query = role == "query"
         tokenizer = module.tokenizer
         prefix = late.query_prefix if query else late.document_prefix
         most = late.query_length if query else late.document_length
-        flat, lengths, encodings = tokenized(module, texts, most - bool(prefix))
-        self.cut = sum(bool(one.overflowing) for one in encodings) if query else 0
+        flat, lengths, _ = tokenized(module, texts, most - bool(prefix))
         if prefix:
             after = np.cumsum(lengths) - lengths + np.minimum(lengths, 1)
             number = tokenizer.convert_tokens_to_ids(prefix)
@@ -292,6 +290,27 @@ def _shift(prompt: str, text: str, *, lower: bool) -> int | None:
     return len(whole) - len(whole.lstrip()) - len(prompt)
 
 
+def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -> int:
+    """The number of queries that are longer than their length, by the tokenizer alone.
+
+    Args:
+        artifact: A PyLate model; its weights are not read.
+        texts: Queries with their prompts.
+        late: The settings of the vectors.
+    """
+    from transformers import AutoTokenizer
+
+    check_trust(artifact)
+    (_, sub), *_ = read_modules(artifact.folder)
+    shared = {"trust_remote_code": artifact.trust_remote_code, "local_files_only": True}
+    tokenizer = AutoTokenizer.from_pretrained(str(artifact.folder / sub), **shared)
+    lower = bool(read_object(artifact.folder / sub / "sentence_bert_config.json").get("do_lower_case"))
+    module = SimpleNamespace(tokenizer=tokenizer, do_lower_case=lower)
+    most = late.query_length - bool(late.query_prefix)
+    parts = (texts[start : start + WINDOW] for start in range(0, len(texts), WINDOW))
+    return sum(bool(one.overflowing) for part in parts for one in tokenized(module, part, most)[2])
+
+
 _Pass = tuple[Tensor, Tensor]
 """The vectors of a batch's tokens, (tokens, dimension), and the number of tokens of each text, (texts,)."""
 
@@ -321,8 +340,6 @@ def token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pass:
 
 class TokenEncoder(Engine[_Pass]):
     """A loaded model that turns a text into a vector for each of its tokens."""
-
-    _cut = 0
 
     @property
     def late(self) -> LateInteraction:
@@ -387,16 +404,12 @@ class TokenEncoder(Engine[_Pass]):
             part = slice(start, start + WINDOW)
             keep = _Keep(keeper, unique[part])
             inputs = self._inputs(unique[part], prompt, role)
-            self._cut += inputs.cut
-            self._in_batches(inputs, copies[part], keep.add, progress)
+            try:
+                self._in_batches(inputs, copies[part], keep.add, progress)
+            finally:
+                keep.hand_over()
             parts.append(keep.whole())
         return TokenVectors.join(parts).take(inverse)
-
-    def text_notes(self, _role: Role, texts: int) -> list[str]:
-        """Notes on the texts of a side since the last call: queries that were cut."""
-        cut, self._cut = self._cut, 0
-        longer = f"more than {self.late.query_length} tokens and were cut"
-        return [f"{cut:,} of {texts:,} queries have {longer}"] if cut else []
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
         """The vectors of `texts` in one batch padded to the longest, finite or not."""
@@ -424,15 +437,16 @@ class _Keep:
     def add(self, rows: NDArray[np.int64], found: _Pass) -> None:
         self._done.append((rows, found))
         if self._keeper is not None and self._keeper.due:
-            self._hand_over()
+            self.hand_over()
 
     def whole(self) -> TokenVectors:
         """The vectors of all texts of the window, in their order."""
-        self._hand_over()
+        self.hand_over()
         rows = np.concatenate(self._rows)
         return TokenVectors.join(self._parts).take(np.argsort(rows, kind="stable"))
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> None:
+        """Give what is finished to the keeper."""
         done, self._done = self._done, []
         if not done:
             return

@@ -28,8 +28,9 @@ from harness.encoder.model_settings import ATTENTION, NO_LIMIT, Description, des
 from harness.encoder.preflight import check_family
 from harness.encoder.tensors import left_out
 from harness.encoder.trust import check_trust
+from harness.encoding import Encoding, LateInteraction
 from harness.errors import HarnessError, ModelError, UsageError
-from harness.types import SIDES, Artifact, Encoding, LateInteraction, Role
+from harness.types import SIDES, Artifact, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -107,6 +108,10 @@ def _build(
 def _engine(
     model: SentenceTransformer, encoding: Encoding, batch_tokens: int | None
 ) -> Encoder | TokenEncoder:
+    if encoding.context is not None:
+        from harness.encoder.two_stage import ContextualEncoder
+
+        return ContextualEncoder(model, encoding, batch_tokens=batch_tokens)
     if encoding.late_interaction is None:
         return Encoder(model, encoding, batch_tokens=batch_tokens)
     from harness.encoder.late_interaction import TokenEncoder

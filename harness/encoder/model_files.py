@@ -50,9 +50,16 @@ Module = tuple[str, str]
 ATTENTIVE = "AttentivePooling"
 """Our own pooling, whose weights over the tokens are learned."""
 
+TWO_STAGE = "TwoStage"
+"""Our own module of two backbones, whose vectors depend on context documents."""
+
+TEXT_STAGE, CONTEXT_STAGE = "text", "context"
+"""The subfolders of its backbones: that of texts, and that of context documents."""
+
 WEIGHTED = frozenset(
     {
         ATTENTIVE,
+        TWO_STAGE,
         "CLIPModel",
         "CNN",
         "Dense",
@@ -66,7 +73,7 @@ WEIGHTED = frozenset(
 )
 """The modules that read weights from their folder."""
 
-LIBRARY = (WEIGHTED - {ATTENTIVE}) | {
+LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
     "Asym",
     "BoW",
     "Dropout",
@@ -80,6 +87,7 @@ LIBRARY = (WEIGHTED - {ATTENTIVE}) | {
 OWN = {
     "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
     "harness.encoder.sentence_transformer.Transformer": "Transformer",
+    "harness.encoder.two_stage.TwoStage": TWO_STAGE,
     "pylate.models.Dense.Dense": "Dense",
     "pylate.models.Dense": "Dense",
 }
@@ -123,12 +131,15 @@ def read_modules(folder: Path) -> list[Module]:
 
 
 def all_modules(folder: Path) -> list[Module]:
-    """The modules of `read_modules`, with each Router replaced by the modules within it, at any depth."""
+    """The modules of `read_modules`, with each Router replaced by the modules within it, at any depth.
+
+    The backbones of a two-stage module come before it, that of texts first.
+    """
     return [(kind, sub) for kind, sub, router in _walked(folder) if not router]
 
 
 def input_modules(folder: Path) -> list[Module]:
-    """The first module, or the first module of each tower of a Router."""
+    """The first module, or the first module of each tower of a Router; of two stages that of texts."""
     modules = read_modules(folder)
     return list(_entered(folder, *modules[0])) if modules else []
 
@@ -151,14 +162,19 @@ def _walked(folder: Path) -> Iterator[tuple[str, str, bool]]:
 
 
 def _walked_from(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, bool]]:
-    inner = _inner(folder, kind, sub)
-    yield kind, sub, bool(inner)
+    inner, staged = _inner(folder, kind, sub), library_class(kind) == TWO_STAGE
+    if not staged:
+        yield kind, sub, bool(inner)
     for name, inner_kind in inner.items():
         yield from _walked_from(folder, inner_kind, _joined(sub, name))
+    if staged:
+        yield kind, sub, False
 
 
 def _entered(folder: Path, kind: str, sub: str) -> Iterator[Module]:
     inner = _inner(folder, kind, sub)
+    if library_class(kind) == TWO_STAGE:
+        inner = {TEXT_STAGE: inner[TEXT_STAGE]}
     towers = _router(folder / sub).get("structure") if inner else None
     firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
     if not inner:
@@ -168,7 +184,9 @@ def _entered(folder: Path, kind: str, sub: str) -> Iterator[Module]:
 
 
 def _inner(folder: Path, kind: str, sub: str) -> dict[str, str]:
-    """The types of the modules within a Router, by the name of their subfolder."""
+    """The types of the modules within a Router or of two stages, by the name of their subfolder."""
+    if library_class(kind) == TWO_STAGE:
+        return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), "sentence_transformers.models.Transformer")
     if library_class(kind) not in ("Router", "Asym"):
         return {}
     types = _router(folder / sub).get("types")

@@ -14,9 +14,12 @@ from typing import Any, TypeVar, cast, get_args
 
 from harness import backbones
 from harness.encoder.content import check_external_references
-from harness.encoder.family import MODEL_TYPE, Family
+from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.model_files import (
     ATTENTIVE,
+    CONTEXT_STAGE,
+    TEXT_STAGE,
+    TWO_STAGE,
     Module,
     all_modules,
     backbone_folder,
@@ -27,9 +30,11 @@ from harness.encoder.model_files import (
     read_object,
     weight_files,
 )
+from harness.encoder.two_stage_settings import PREFIXES, TwoStageSettings
+from harness.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
 from harness.errors import ModelError, UsageError, unknown
 from harness.plaid import EXACT, NAME, index_of
-from harness.types import MAXSIM, Encoding, LateInteraction, Plaid, Settings, Similarity
+from harness.types import MAXSIM, Similarity
 
 Default = TypeVar("Default", bool, int, str, list[str])
 
@@ -91,14 +96,15 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
         normalize=own if settings.normalize is None else settings.normalize,
         max_length=_max_length(description, settings.max_length),
         vectors=settings.vectors or "float32",
+        context=_context(description, settings),
         **shared,
     )
 
 
 def _check_similarity(description: Description, settings: Settings) -> None:
-    """Refuse a comparison that is not for the model's vectors, and a length that it does not have."""
+    """Refuse what is not for the model: a comparison, a search, a length, a context."""
     late, asked = description.late_interaction is not None, settings.similarity
-    name = description.folder.name
+    name = description.name
     if asked is not None and (asked in MAXSIM) != late:
         known = [one for one in get_args(Similarity) if (one in MAXSIM) == late]
         gives = "a vector for each token" if late else "one vector for each text"
@@ -116,6 +122,27 @@ def _check_similarity(description: Description, settings: Settings) -> None:
             f"{name} has one length for all texts, and no length of queries.",
             hint="Type --max-length, or leave out --query-length.",
         )
+    if settings.context is not None and description.two_stage is None:
+        raise UsageError(
+            f"The vectors of {name} depend on no context documents.", hint="Leave out --context."
+        )
+
+
+def _context(description: Description, settings: Settings) -> ContextDraw | None:
+    """The draw of the context documents; None for a model whose vectors depend on none."""
+    stages, name = description.two_stage, description.folder.name
+    if stages is None:
+        return None
+    own = {*description.prompts.values()}
+    strange = sorted({text for text in (settings.prompts or {}).values() if text not in own})
+    if strange and own:
+        raise UsageError(
+            f"{name} was trained with the prefixes {', '.join(map(repr, sorted(own)))}, and its context "
+            f"documents would have {strange[0]!r}.",
+            hint="Give one of the model's own prefixes, or leave out --prompt.",
+        )
+    usual = "task-with-replacement" if stages.replacement else "task"
+    return ContextDraw(size=stages.size, documents=settings.context or cast(ContextChoice, usual))
 
 
 def _late_interaction(description: Description, settings: Settings) -> LateInteraction:
@@ -128,17 +155,17 @@ def _late_interaction(description: Description, settings: Settings) -> LateInter
     ):
         if given:
             raise UsageError(
-                f"{description.folder.name} gives a vector of length 1 for each token: there is nothing for "
+                f"{description.name} gives a vector of length 1 for each token: there is nothing for "
                 f"{option} to change.",
                 hint=f"Leave out {option}.",
             )
     least = 3  # a first token, the prefix, a last one
     for name, asked in (("queries", settings.query_length), ("documents", settings.max_length)):
-        if asked is not None and asked < least:
+        if asked is not None and asked <= least:
             raise UsageError(
                 f"A length of {asked} tokens is too short for {name}: special tokens and the prefix take "
                 f"{least}.",
-                hint=f"Give {least} or more.",
+                hint=f"Give more than {least}.",
             )
     return replace(
         late,
@@ -158,7 +185,7 @@ def _index(description: Description, late: LateInteraction, settings: Settings) 
         )
     if index is not None and late.dimension % 8:
         raise UsageError(
-            f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.folder.name} "
+            f"fast-plaid packs vectors whose dimension is a multiple of 8; that of {description.name} "
             f"is {late.dimension}.",
             hint="Type --index exact.",
         )
@@ -193,7 +220,7 @@ def _max_length(description: Description, asked: int | None) -> int:
     limit = description.position_limit
     if limit is not None and asked > limit:
         raise UsageError(
-            f"A maximum length of {asked} tokens is more than {description.folder.name} has positions for.",
+            f"A maximum length of {asked} tokens is more than {description.name} has positions for.",
             hint=f"Its limit is {limit} tokens.",
         )
     return asked
@@ -354,10 +381,13 @@ class Description:
     `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
     special ones included, that of the longest tower; `position_limit` is the number of positions, None where
     the files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
-    prompt. `late_interaction` is set where each token has a vector.
+    prompt. `late_interaction` is set where each token has a vector, and `two_stage` where a vector depends on
+    context documents; the lengths then count the text alone. `name`
+    is the model's in messages.
     """
 
     folder: Path
+    name: str
     pooling: str | None = None
     usual_pooling: str = "mean"
     normalize: bool = False
@@ -368,6 +398,7 @@ class Description:
     default_prompt_name: str | None = None
     similarity_fn_name: Similarity = "cosine"
     late_interaction: LateInteraction | None = None
+    two_stage: TwoStageSettings | None = None
 
 
 def describe(folder: Path, *, own_code: bool = False) -> Description:
@@ -383,15 +414,20 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     check_external_references(folder)
     for path in weight_files(folder):
         check_weights(path)
-    library = read_object(folder / "config_sentence_transformers.json") if modules else {}
+    library = read_object(folder / SETTINGS) if modules else {}
+    _require_late_files(folder, modules)
     late = _described_late_interaction(folder, modules, library)
     kind = library.get("model_type", "SentenceTransformer")
     if late is None and kind != "SentenceTransformer":
         raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.")
     _require_tokenizers(folder)
     found = lengths(folder, own_code=own_code)
+    stages = _two_stage(folder, modules)
+    if stages is not None:
+        found = (_text_length(backbone_folder(folder), stages, found[0]),)
     return Description(
         folder=folder,
+        name=folder.name,
         pooling=_pooling(folder, modules),
         usual_pooling=_family_pooling(folder),
         normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
@@ -404,11 +440,99 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         if late is not None
         else _similarity(folder, library.get("similarity_fn_name")),
         late_interaction=late,
+        two_stage=stages,
     )
 
 
+def _two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | None:
+    """The settings of a two-stage model; None for any other.
+
+    Raises:
+        ModelError: It is not the first module, or a backbone is none of ours.
+    """
+    place = next((sub for kind, sub in modules if library_class(kind) == TWO_STAGE), None)
+    if place is None:
+        return None
+    if place != modules[0][1] or library_class(modules[0][0]) != TWO_STAGE:
+        raise ModelError(f"{folder} has two stages behind another module.", hint="Save the model anew.")
+    for stage in (TEXT_STAGE, CONTEXT_STAGE):
+        if not has_network(folder / place / stage):
+            raise _no_network(folder / place / stage)
+    return TwoStageSettings.of_folder(folder / place)
+
+
+def _text_length(backbone: Path, stages: TwoStageSettings, found: _Length) -> _Length:
+    """The token limits of a text behind a context, read by the second stage's `backbone`.
+
+    Raises:
+        ModelError: There are too few positions for texts of the model's own length.
+    """
+    shape, kind = architecture_in(backbone), str(read_object(backbone / "config.json").get("model_type"))
+    stages.check_positions(shape, found.most if found.most < NO_LIMIT else 1, kind)
+    limit = stages.text_limit(shape.positions, shape.max_position_embeddings)
+    table = limit if found.table is not None else None
+    return replace(found, limit=limit, table=table)
+
+
+def with_two_stages(
+    backbone: Description, stages: TwoStageSettings, *, max_length: int, prompts: Mapping[str, str] = PREFIXES
+) -> Description:
+    """The description of a two-stage model that is to be made of a backbone, for both stages.
+
+    Args:
+        backbone: The description of the backbone.
+        stages: The settings of the two stages.
+        max_length: The most tokens of a text.
+        prompts: Its prompts by name.
+
+    Raises:
+        ModelError: The backbone has no network of ours, or too few positions.
+    """
+    place = backbone_folder(backbone.folder)
+    if not has_network(place):
+        raise _no_network(place)
+    known = replace(backbone.lengths[0], most=max_length, named=max_length)
+    length = _text_length(place, stages, known)
+    return replace(
+        backbone,
+        pooling=OWN_POOLING,
+        normalize=False,
+        max_length=max_length,
+        position_limit=length.limit,
+        lengths=(length,),
+        prompts=dict(prompts),
+        default_prompt_name=None,
+        similarity_fn_name="cosine",
+        late_interaction=None,
+        two_stage=stages,
+    )
+
+
+def _no_network(backbone: Path) -> ModelError:
+    return ModelError(
+        f"The backbone in {backbone} runs through transformers' own class: it takes no context.",
+        hint="Take a backbone of a family that our network runs (`harness list backbones`).",
+    )
+
+
+SETTINGS = "config_sentence_transformers.json"
+"""The file with the settings of a model of several modules."""
+
 COLBERT = "ColBERT"
 """The type of a PyLate model in its settings."""
+
+
+def _require_late_files(folder: Path, modules: Sequence[Module]) -> None:
+    """Refuse a PyLate folder without one of its files, which would be another model by defaults."""
+    is_late = any(kind.startswith("pylate.") for kind, _ in modules)
+    if modules and not (is_late and not (folder / SETTINGS).is_file()):
+        return
+    lost = SETTINGS if modules else "modules.json"
+    if modules or read_object(folder / SETTINGS).get("model_type") == COLBERT:
+        raise ModelError(
+            f"{folder} is a PyLate model without {lost}, which PyLate writes.",
+            hint="Copy or fetch the whole model folder again.",
+        )
 
 
 def _described_late_interaction(
@@ -422,7 +546,7 @@ def _described_late_interaction(
     marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
     if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
         return None
-    path = folder / "config_sentence_transformers.json"
+    path = folder / SETTINGS
     classes = [library_class(kind) for kind, _ in modules]
     if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
         found = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
@@ -527,6 +651,30 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
 def family_in(folder: Path) -> Family | None:
     """The family of the backbone in a folder, None if the catalog has none."""
     return backbones.family_of(read_object(folder / "config.json"))
+
+
+def own_architecture(config: Mapping[str, Any]) -> Architecture:
+    """The architecture in a config.json under our own model type.
+
+    Raises:
+        ModelError: It has none, or one that is not known here.
+    """
+    values = config.get("architecture")
+    if not isinstance(values, Mapping):
+        raise ModelError(
+            "The config.json of the model has no architecture.", hint="Fetch or write the model folder again."
+        )
+    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
+
+
+def architecture_in(folder: Path) -> Architecture:
+    """The architecture of a backbone that our network runs, as its config.json has it.
+
+    Raises:
+        ModelError: The config makes no network.
+    """
+    family, config = family_in(folder), read_object(folder / "config.json")
+    return own_architecture(config) if family is None else family.outline(config)
 
 
 def has_network(folder: Path, *, own_code: bool = False) -> bool:

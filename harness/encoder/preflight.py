@@ -18,6 +18,9 @@ from harness import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
 from harness.encoder.model_files import (
     ATTENTIVE,
+    CONTEXT_STAGE,
+    TEXT_STAGE,
+    TWO_STAGE,
     StoredTensor,
     all_modules,
     backbone_folder,
@@ -34,14 +37,18 @@ from harness.encoder.model_files import (
 from harness.encoder.model_settings import (
     POOLING_FLAGS,
     VOCABULARIES,
+    architecture_in,
     family_in,
     has_network,
+    own_architecture,
     runs_remote_code,
 )
 from harness.encoder.tensors import FoundTensors, same_shape
 from harness.encoder.trust import check_trust, library_types
-from harness.errors import ModelError, UsageError, nearest
-from harness.types import SIDES, Artifact, Encoding, LateInteraction
+from harness.encoder.two_stage_settings import TwoStageSettings, own_tensors
+from harness.encoding import Encoding, LateInteraction
+from harness.errors import ModelError, UsageError, nearest, shortened
+from harness.types import SIDES, Artifact
 
 Tensors = Mapping[str, StoredTensor]
 
@@ -82,12 +89,24 @@ def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOption
         elif library_class(kind) == ATTENTIVE:
             _check_attentive(folder / sub)
             _check_width(folder, sub)
+        elif library_class(kind) == TWO_STAGE:
+            _check_two_stage(folder / sub)
 
 
 # The modules of sentence-transformers
 
 CONFIGURED = frozenset(
-    {ATTENTIVE, "Pooling", "Dense", "Dropout", "LayerNorm", "WeightedLayerPooling", "BoW", "WordWeights"}
+    {
+        ATTENTIVE,
+        TWO_STAGE,
+        "Pooling",
+        "Dense",
+        "Dropout",
+        "LayerNorm",
+        "WeightedLayerPooling",
+        "BoW",
+        "WordWeights",
+    }
 )
 """The modules that cannot be loaded without a config.json of their own."""
 
@@ -165,16 +184,34 @@ def _check_attentive(place: Path) -> None:
             f"{place / 'config.json'} says {heads!r} heads of a token vector of {size!r} dimensions.",
             hint="The number of heads must divide that of the dimensions.",
         )
-    wanted, found = {"query": (heads, size // heads)}, {name: t.shape for name, t in (tensors or {}).items()}
-    if tensors is not None and found != wanted:
+    if tensors is not None:
+        _check_shapes(place, tensors, {"query": (heads, size // heads)})
+
+
+def _check_two_stage(place: Path) -> None:
+    """Hold the tensors beside the backbones of two stages against the settings and the backbones' widths."""
+    widths = [architecture_in(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
+    tensors = stored_tensors(module_weights(place, sharded=False))
+    if tensors is not None:
+        _check_shapes(place, tensors, own_tensors(TwoStageSettings.of_folder(place), *widths))
+
+
+def _check_shapes(place: Path, tensors: Tensors, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse tensors of a module that have other names or shapes."""
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    mine, theirs = (
+        {n: s for n, s in one.items() if other.get(n) != s}
+        for one, other in ((found, wanted), (wanted, found))
+    )
+    if mine or theirs:
         raise ModelError(
-            f"{place} has {_shapes(found)}, and its config.json wants {_shapes(wanted)}.",
+            f"{place} has {_shapes(mine)}, and its config.json wants {_shapes(theirs)}.",
             hint="Fetch or write the model folder again.",
         )
 
 
 def _shapes(found: Mapping[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"a tensor {name} of {shape}" for name, shape in found.items())
+    return shortened([f"a tensor {name} of {shape}" for name, shape in found.items()], 3) or "no such tensor"
 
 
 def _check_width(folder: Path, sub: str) -> None:
@@ -271,22 +308,13 @@ def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Seque
         found.check(shape.tensors(), shape, place.name)
 
     try:
-        fit(_own_architecture(config) if family is None else family.outline(config))
+        fit(own_architecture(config) if family is None else family.outline(config))
     except ModelError:
         _check_wrapper(tensors)
         exact = _confirmed(family, config) if family is not None and family.native else None
         if exact is None:
             raise
         fit(exact)
-
-
-def _own_architecture(config: Config) -> Architecture:
-    values = config.get("architecture")
-    if not isinstance(values, Mapping):
-        raise ModelError(
-            "The config.json of the model has no architecture.", hint="Fetch or write the model folder again."
-        )
-    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
 
 
 def _confirmed(family: Family, config: Config) -> Architecture | None:

@@ -1,6 +1,7 @@
 """The sanity gate: checks that a loaded model behaves like a model, before any task.
 
-Vectors must be finite, differ between texts, not depend on padding, and agree between two loads.
+Vectors must be finite, differ between texts, not depend on padding, and agree between two loads; those of a
+two-stage model also behind a context, on which they must depend.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from harness.encoder.late_interaction import TokenEncoder
+    from harness.encoder.two_stage import ContextualEncoder
 
 Vectors = NDArray[np.float32]
 
@@ -131,6 +133,9 @@ def check_encoder(
                 _on_side(role, _moved_by_padding(encoder, rows, role)),
             ]
         ran += ["constant", "padding"]
+        if encoder.encoding.context is not None and not any(failures):
+            failures += _context_failures(cast("ContextualEncoder", encoder), alone[""])
+            ran.append("context")
         if reload is not None:
             failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
@@ -191,6 +196,29 @@ def _moved_by_padding(encoder: Encoder | TokenEncoder, alone: _Rows, role: Role)
         f"batch is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
         hint="The model attends to padding or pools over it, so its scores would depend on the batch.",
     )
+
+
+def _context_failures(encoder: ContextualEncoder, without: _Rows) -> list[_Failure | None]:
+    """The failures of a two-stage model behind a context; `without` are its vectors with the null context."""
+    assert encoder.encoding.context is not None
+    documents = encoder.context_vectors(SHORT)
+    size = encoder.encoding.context.size
+    encoder.set_context(np.resize(documents, (size, documents.shape[1])))
+    try:
+        rows = _Rows.alone(encoder, "")
+        failures = [_not_finite(rows), _moved_by_padding(encoder, rows, "")]
+    finally:
+        encoder.set_context(None)
+    if (_distance(without.vectors, rows.vectors) > SAME).any():
+        return failures
+    return [
+        *failures,
+        _Failure(
+            check="context",
+            message="No vector depends on the context documents.",
+            hint="The weights of the stage that reads them may never have been set.",
+        ),
+    ]
 
 
 RELOADED = {"float32": 1e-6, "bfloat16": 1e-3, "float16": 1e-3}

@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer as _SentenceTransformer
 from sentence_transformers.models import Pooling
 from sentence_transformers.models import Transformer as LibraryTransformer
+from sentence_transformers.util import import_from_string
 from torch import nn
 
 from harness import backbones
@@ -16,7 +17,7 @@ from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.model_files import ATTENTIVE, library_class, read_object
+from harness.encoder.model_files import ATTENTIVE, TWO_STAGE, library_class, read_object
 from harness.encoder.model_settings import family_in, has_network
 from harness.encoder.network.checkpoint import configured, load_network
 from harness.encoder.network.pretrained import require_import
@@ -164,6 +165,8 @@ class SentenceTransformer(_SentenceTransformer):
             return Transformer
         if known == ATTENTIVE:
             return AttentivePooling
+        if known == TWO_STAGE:  # it imports this file
+            return import_from_string(class_ref)
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     def _load_auto_model(

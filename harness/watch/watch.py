@@ -503,12 +503,17 @@ def _echo(request: Request) -> dict[str, Any]:
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),
-        **({"train_data": request.train_data} if request.train_data else {}),
+        **({"train_data": _alone(request.train_data)} if request.train_data else {}),
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
     return plain
+
+
+def _alone(names: tuple[str, ...]) -> str | tuple[str, ...]:
+    """A single name as itself, as older watches have it."""
+    return names[0] if len(names) == 1 else names
 
 
 def _differences(former: Watch, now: Watch) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
@@ -213,6 +213,40 @@ def _document_texts(corpus: Dataset, documents: DocumentText = DOCUMENT_TEXT) ->
         f"{title} {text}".strip() if title else text.strip()
         for title, text in zip(titles, texts, strict=True)
     ]
+
+
+_TEXT_COLUMNS = ("sentence1", "sentence2", "sentences", "text", "positive")
+"""The columns of texts in tasks that name none, from the code of Morris and Rush (2024)."""
+
+
+def corpus_texts(task: Any, documents: DocumentText = DOCUMENT_TEXT) -> list[Any] | None:
+    """The texts of a loaded task of mteb: its documents, else the columns of text in its scored splits.
+
+    None where it has no such column. Rows that are no text are among them.
+    """
+    parts = list(_scored_parts(task.dataset, frozenset(task.eval_splits)))
+    if any(isinstance(part, Mapping) and "corpus" in part for part in parts):
+        return [text for part in parts for text in _document_texts(part["corpus"], documents)]
+    named = [name for name, kind in task._get_content_columns().items() if kind == "text"]
+    tables = [part for part in parts if hasattr(part, "column_names")]
+    columns = [
+        table[name][:]
+        for table in tables
+        for name in dict.fromkeys(named or _TEXT_COLUMNS)
+        if name in table.column_names
+    ]
+    flat = [row for column in columns for row in column]
+    # The old form of a clustering has a list of texts in each row.
+    return [one for row in flat for one in (row if isinstance(row, list) else [row])] if columns else None
+
+
+def _scored_parts(dataset: Any, splits: frozenset[str]) -> Iterator[Any]:
+    """The data of each scored split, in every subset."""
+    for name, inner in dataset.items():
+        if name in splits:
+            yield inner
+        elif isinstance(inner, Mapping):
+            yield from (part for split, part in inner.items() if split in splits)
 
 
 def _titles(corpus: Dataset, documents: DocumentText) -> list[str | None]:

@@ -23,7 +23,7 @@ from harness.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome,
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
-from suites._mteb.model import Model
+from suites._mteb.model import Model, corpus_texts
 from suites._mteb.snapshot import TaskInfo, load
 
 if TYPE_CHECKING:
@@ -64,6 +64,13 @@ class MtebSource:
             outcome = _run(made, encoder, task.documents)
         notes = _retrieval_notes(made) if _is_own_retrieval(info, task) else ()
         return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *notes))
+
+    def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
+        """The texts of the task (see harness.types.CorpusSource)."""
+        _require()
+        _require_hub(snapshot.load().task(task.name), data)
+        with _quiet():
+            return corpus_texts(_fresh(task, seed=seed, data=data), task.documents)
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
@@ -369,10 +376,16 @@ class BuiltSource:
         """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
         _require()
         with _quiet():
-            made = _duplicate_of_loaded(
-                (task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed)
-            )
-            return _run(made, encoder, task.documents)
+            return _run(self._made(task, seed), encoder, task.documents)
+
+    def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
+        """The texts of the task (see harness.types.CorpusSource)."""
+        _require()
+        with _quiet():
+            return corpus_texts(self._made(task, seed), task.documents)
+
+    def _made(self, task: Task, seed: int) -> AbsTask:
+        return _duplicate_of_loaded((task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed))
 
 
 def _mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:

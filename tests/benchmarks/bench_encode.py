@@ -49,7 +49,8 @@ def ours(dtype: str) -> tuple[Run, Any]:
     from harness.encoder.content import content_key
     from harness.encoder.loading import load
     from harness.encoder.model_settings import describe, resolve_encoding
-    from harness.types import Artifact, Settings
+    from harness.encoding import Settings
+    from harness.types import Artifact
 
     folder = Path(get_model_path())
     key, weights = content_key(folder)

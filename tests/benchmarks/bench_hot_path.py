@@ -28,9 +28,10 @@ KEYS = """
 import sys
 from harness import catalog, paths
 from harness.data.locate import DataSettings
+from harness.encoding import Settings
 from harness.models import ModelOptions, subject
 from harness.store import Store
-from harness.types import Settings, SuiteOptions
+from harness.types import SuiteOptions
 from harness.plan import plan_scores
 
 model, suite, recipe = sys.argv[1:4]

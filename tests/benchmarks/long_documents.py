@@ -71,7 +71,8 @@ def encoder_of(folder: Path, tokens: int, batch_tokens: int | None) -> Any:
     from harness.encoder.content import content_key
     from harness.encoder.loading import load
     from harness.encoder.model_settings import describe, resolve_encoding
-    from harness.types import Artifact, Settings
+    from harness.encoding import Settings
+    from harness.types import Artifact
 
     key, weights = content_key(folder)
     artifact = Artifact(name="long", source=str(folder), folder=folder, key=key, weights=weights)

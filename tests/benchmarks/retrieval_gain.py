@@ -151,21 +151,34 @@ def _sets(what: str, data: Path, folder: Path) -> tuple[str, str]:
     if what == "scifact":
         return str(data / "local" / "scifact-claims"), "mteb:SciFact"
     if what == "nl2bash":
-        return str(data / "pairs" / "nl2bash" / "train.jsonl"), f"local:{_nl2bash(data, folder / 'nl2bash')}"
+        return str(data / "pairs" / "nl2bash" / "train.jsonl"), f"local:{nl2bash(data, folder / 'nl2bash')}"
     return str(feedback), f"local:{feedback}"
 
 
-def _nl2bash(data: Path, folder: Path) -> Path:
+def nl2bash(data: Path, folder: Path) -> Path:
     """The commands of the development and test pairs as documents, the descriptions as queries."""
+    source = data / "pairs" / "nl2bash"
+    found = {
+        split: [*map(json.loads, (source / f"{split}.jsonl").read_text(encoding="utf-8").splitlines())]
+        for split in ("dev", "test")
+    }
+    return judged_pairs(found, folder)
+
+
+def judged_pairs(
+    splits: Mapping[str, Iterable[Mapping[str, str]]], folder: Path, others: Iterable[str] = ()
+) -> Path:
+    """A folder in BEIR's layout of pairs, with other documents beside theirs."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     ids: dict[str, str] = {}
     queries, qrels = {}, {}
-    for split in ("dev", "test"):
-        lines = (data / "pairs" / "nl2bash" / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()
-        for pair in map(json.loads, lines):
+    for split, pairs in splits.items():
+        for pair in pairs:
             document = ids.setdefault(pair["positive"], f"c{len(ids)}")
             query = queries.setdefault(pair["query"], f"q{len(queries)}")
             qrels.setdefault(split, {})[f"{query}\t{document}\t1"] = None
+    for text in others:
+        ids.setdefault(text, f"c{len(ids)}")
     for name, texts in (("corpus", ids), ("queries", queries)):
         found = ({"_id": number, "text": text} for text, number in texts.items())
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))

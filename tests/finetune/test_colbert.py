@@ -38,9 +38,10 @@ from harness.encoder.content import content_key
 from harness.encoder.late_interaction import TokenEncoder
 from harness.encoder.loading import load_any
 from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoding import Settings
 from harness.errors import HarnessError, UsageError
 from harness.training import TrainingSpec, read_log
-from harness.types import SIDES, Artifact, Settings
+from harness.types import SIDES, Artifact
 
 SETTINGS = {
     "batch_size": 4,

@@ -19,11 +19,12 @@ import tiny
 from blocked import BLOCK
 from harness.bm25 import STOP_WORDS, bm25, ranking_text
 from harness.cli import invoke
+from harness.encoding import Ranking
 from harness.errors import DataError, UsageError
 from harness.identity import encoding_identity
 from harness.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.request import Request
-from harness.types import SIDES, Data, Outcome, Ranking, Task
+from harness.types import SIDES, Data, Outcome, Task
 from suites._content import Content, Document, Query, Retrieval
 from suites._mteb.source import BuiltSource, _mteb_task, _quiet, _run
 

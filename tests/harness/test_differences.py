@@ -12,9 +12,10 @@ import pytest
 from fakes import artifact, encoding, task
 from harness.checks.record_units import ScoredRecord
 from harness.differences import SHOWN, Comparable, Identity, provenance_differences, require_alike
+from harness.encoding import Encoding
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
-from harness.types import Data, Encoding, Task
+from harness.types import Data, Task
 
 
 def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provenance: Any) -> ScoredRecord:

@@ -18,9 +18,10 @@ from harness.cli import invoke
 from harness.context import Event, JobContext, WorkerLimits
 from harness.encoder.content import content_key
 from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoding import Settings
 from harness.identity import evaluation_identity
 from harness.late_interaction import MaxSimRanker
-from harness.types import Artifact, Data, OwnTexts, Settings, SuiteOptions, Task
+from harness.types import Artifact, SuiteOptions
 from harness.vectors import Space
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
@@ -158,13 +159,38 @@ def test_a_run_that_ends_goes_on_with_the_vectors_that_are_there(
     assert record["main_score"] == pytest.approx(ndcg(colbert), abs=1e-5)
 
 
+def new_ranker(folder: Path, cache: Path, **settings: Any) -> Any:
+    key, weights = content_key(folder)
+    artifact = Artifact(name="late", source="late", folder=folder, key=key, weights=weights)
+
+    def write(event: Event) -> None:
+        if event.kind == "vectors":
+            Space.write_shard(cache, event.space, event.content)
+
+    context = JobContext(device="cpu", cache=cache, emit=write, limits=WorkerLimits())
+    return MaxSimRanker(context, artifact, resolve_encoding(describe(folder), Settings(**settings)), task())
+
+
+def test_notes_on_texts_do_not_depend_on_what_is_cached(tmp_path: Path) -> None:
+    words = [*string.punctuation, "[CLS]", "[SEP]", "[D] "]
+    model = late_models.save(tmp_path / "model", skiplist_words=words, document_length=60)
+    asked = ["river", "river stone cloud engine", "stone garden music winter"]
+    lengths = [len(late_models.library(model).tokenizer(one)["input_ids"]) + 1 for one in asked]
+    cut = sum(length > min(lengths) for length in lengths)
+    told = [
+        f"{cut} of 3 queries have more than {min(lengths)} tokens and were cut",
+        "2 of 30 texts (document) have no token with a vector",
+    ]
+    texts = ["...", "?! :", *(one["text"] for one in DOCUMENTS[2:])]
+    for encoded in (33, 0):
+        ranker = new_ranker(model, tmp_path / "cache", query_length=min(lengths))
+        ranker.rank(asked, texts, k=10)
+        assert ranker.encoded.texts == encoded
+        assert ranker.text_notes() == told
+
+
 def test_reranking_puts_the_given_documents_in_order(colbert: Path, tmp_path: Path) -> None:
-    key, weights = content_key(colbert)
-    artifact = Artifact(name="late", source="late", folder=colbert, key=key, weights=weights)
-    context = JobContext(device="cpu", cache=tmp_path / "cache", emit=lambda _: None, limits=WorkerLimits())
-    of: Task = task()
-    assert isinstance(of.data, Data)
-    ranker = MaxSimRanker(context, artifact, resolve_encoding(describe(colbert), Settings()), of)
+    ranker = new_ranker(colbert, tmp_path / "cache")
     texts = [one["text"] for one in DOCUMENTS]
     whole = ranker.rank(["river stone"], texts, k=30)
     (places, scores), (none, _) = ranker.rank(
@@ -174,31 +200,6 @@ def test_reranking_puts_the_given_documents_in_order(colbert: Path, tmp_path: Pa
     assert sorted(places.tolist()) == [1, 4, 9]
     assert scores == pytest.approx(sorted((known[at] for at in (4, 1, 9)), reverse=True), abs=1e-6)
     assert none.tolist() == []
-
-
-def test_documents_without_a_vector_are_told_of_whatever_is_cached(tmp_path: Path) -> None:
-    words = [*string.punctuation, "[CLS]", "[SEP]", "[D] "]
-    folder = late_models.save(tmp_path / "model", skiplist_words=words)
-    key, weights = content_key(folder)
-    artifact = Artifact(name="late", source="late", folder=folder, key=key, weights=weights)
-    encoding = resolve_encoding(describe(folder), Settings())
-
-    def emit(event: Event) -> None:
-        if event.kind == "vectors":
-            Space.write_shard(tmp_path / "cache", event.space, event.content)
-        elif event.kind == "note":
-            told.append(event.text)
-
-    for encoded in (4, 0):
-        told: list[str] = []
-        context = JobContext(device="cpu", cache=tmp_path / "cache", emit=emit, limits=WorkerLimits())
-        ranker = MaxSimRanker(context, artifact, encoding, OwnTexts())
-        ((places, _),) = ranker.rank(["the cat"], ["!!!", "the cat", "a mat"], k=3)
-        assert sorted(places.tolist()) == [1, 2]
-        assert ranker.encoded.texts == encoded
-        note = "1 of 3 texts (document) have no token with a vector"
-        assert note in told
-        assert note in ranker.encoded.notes
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from fakes import artifact, task
 from harness import catalog, files, plaid, plaid_index
 from harness.audit import audit
 from harness.cli import invoke
+from harness.encoding import Encoding, LateInteraction, Plaid
 from harness.errors import DataError, UsageError
 from harness.identity import canonical, digest, encoding_identity, evaluation_identity
 from harness.plaid import (
@@ -32,7 +33,7 @@ from harness.plaid import (
 )
 from harness.plaid_index import ExactSearch, KeptVectors, PlaidIndex
 from harness.search import top_k_by_maxsim
-from harness.types import Encoding, LateInteraction, Plaid, SuiteOptions
+from harness.types import SuiteOptions
 from harness.vectors import Space, TokenVectors
 
 LATE = LateInteraction(
@@ -473,8 +474,12 @@ def test_a_run_marks_its_scores_and_records_the_recall(
 
     assert command(*asked, "--index", settings.replace("999", "2"))[0] == 0
     assert records(tmp_path)[-1]["provenance"]["index"]["searches"][0]["was_there"]
+    told = " ".join(command("show", "tiny-colbert")[1].split())
+    assert {f"approximate: notes: PLAID of 8 bits with {n} probes" in told for n in (2, 999)} == {True}
     planned = json.loads(command(*asked, "--index", "plaid", "--dry-run", "--json")[1])["plan"]
-    assert planned[0]["search"]["index_seconds"] > 0
+    search = planned[0]["search"]
+    assert search["index_seconds"] > 0
+    assert planned[0]["seconds"] > search["seconds"] + search["index_seconds"]
 
 
 def test_a_large_task_is_indexed_unless_an_exact_search_is_asked_for(
@@ -483,9 +488,9 @@ def test_a_large_task_is_indexed_unless_an_exact_search_is_asked_for(
     asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--threads", "1")
     plan = json.loads(command(*asked, "--dry-run", "--json")[1])["plan"]
     pairs = plan[0]["search"]["pairs"]
-    monkeypatch.setattr("harness.types.MOST_PAIRS", pairs)
+    monkeypatch.setattr("harness.encoding.MOST_PAIRS", pairs)
     assert command(*asked)[0] == 0
-    monkeypatch.setattr("harness.types.MOST_PAIRS", pairs - 1)
+    monkeypatch.setattr("harness.encoding.MOST_PAIRS", pairs - 1)
     planned = json.loads(command(*asked, "--dry-run", "--json")[1])
     assert planned["plan"][0]["search"]["index_bytes"] == planned["disk"]["indexes"] > 0
     code, out, err = command(*asked)
@@ -644,8 +649,9 @@ def test_given_candidates_are_put_in_order_exactly(colbert: Path, tmp_path: Path
     from harness.context import JobContext, WorkerLimits
     from harness.encoder.content import content_key
     from harness.encoder.model_settings import describe, resolve_encoding
+    from harness.encoding import Settings
     from harness.late_interaction import MaxSimRanker
-    from harness.types import Artifact, Settings
+    from harness.types import Artifact
 
     key, weights = content_key(colbert)
     model = Artifact(name="late", source="late", folder=colbert, key=key, weights=weights)

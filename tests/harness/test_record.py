@@ -21,12 +21,13 @@ from hypothesis import strategies as st
 from fakes import artifact, encoding, task
 from harness import files
 from harness import record as schema
+from harness.encoding import Encoding
 from harness.errors import RecordError
 from harness.identity import canonical, digest, evaluation_identity
 from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart
 from harness.store import Store
-from harness.types import Data, Encoding
+from harness.types import Data
 
 # Identities
 

@@ -21,13 +21,14 @@ from harness import backbones, catalog, evaluation
 from harness.cli import invoke
 from harness.data.locate import DataSettings
 from harness.encoder.model_settings import vector_size
+from harness.encoding import LateInteraction, Settings
 from harness.errors import HarnessError, UsageError
 from harness.plan import ConfiguredModel, Plan, plan_scores
 from harness.recipe_request import vector_options
 from harness.registry import Registry, _files
 from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
-from harness.types import Column, LateInteraction, Settings, Size, Suite, SuiteEntry, SuiteOptions
+from harness.types import Column, Size, Suite, SuiteEntry, SuiteOptions
 
 # A request with everything that it names found, before anything is looked up
 
@@ -69,6 +70,15 @@ def test_vectors_and_documents_are_settings_of_a_request(model: Path, folders: d
         Request.of_options((str(model),), suites_, {"vectors": "bf16"})
     with pytest.raises(UsageError, match="No document_text is called 'title'"):
         Request.of_options((str(model),), suites_, {"document_text": "title"})
+
+
+@pytest.mark.parametrize(
+    ("kept", "read"),
+    [(None, ()), ("own.csv", ("own.csv",)), (["own.csv", "two.csv"], ("own.csv", "two.csv"))],
+)
+def test_the_training_data_of_an_older_baseline_is_read(kept: Any, read: tuple[str, ...]) -> None:
+    """Baselines of a harness with one `--train-data` keep null or one text, those of today a list."""
+    assert Request.of_options((), ("stdlib",), {"train_data": kept}).train_data == read
 
 
 def test_the_disk_of_vectors_is_known_before_a_run(

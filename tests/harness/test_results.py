@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from fakes import encoding, lineage, record, task
+from harness.encoding import Encoding
 from harness.record import RECORDS, Record
 from harness.results import by_weights, suite_views
 from harness.scores import Aggregates, metric_scores
-from harness.types import SIDES, Column, Data, Encoding, Suite, Task
+from harness.types import SIDES, Column, Data, Suite, Task
 
 STS = replace(task("A"), roles=("",))
 SEARCH = replace(task("B"), type="Retrieval", roles=SIDES)

@@ -243,6 +243,10 @@ def test_what_is_there_is_not_made_again_and_nothing_else_is_overwritten(
     code, _, err = said(*asked, "--output", other)
     assert (code, "is no data set of this command" in err) == (2, True)
     assert [path.name for path in other.iterdir()] == ["thesis.txt"]
+    with monkeypatch.context() as patch:
+        patch.setattr(data_score, "make_scored_data", lambda *_, **__: pytest.fail("was begun"))
+        code, _, err = said(*asked, "--output", other / "thesis.txt" / "out")
+    assert (code, "Cannot write" in err or "is no folder" in err) == (1, True), err
 
 
 def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(

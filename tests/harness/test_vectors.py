@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from fakes import artifact, encoding
 from harness import files
+from harness.encoding import Encoding, LateInteraction
 from harness.errors import DataError
-from harness.types import SIDES, Encoding, LateInteraction
+from harness.types import SIDES
 from harness.vectors import Space, TokenVectors, cached_models, drop_vectors, shard_problem
 
 

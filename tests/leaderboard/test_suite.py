@@ -164,8 +164,8 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
 
 
 def test_approximate_scores_are_marked_and_come_after_exact_ones() -> None:
+    from harness.encoding import Plaid
     from harness.results import EncodingCondition
-    from harness.types import Plaid
 
     late = {"dimension": 64, "query_length": 32, "document_length": 64, "expansion": True}
     encoding: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from harness.data.training import LocatedTraining, TrainingData, load_training
-from harness.encoder.model_settings import describe
+from harness.encoder.model_settings import Description, describe
 from harness.errors import DataError
 from harness.lineage import Lineage, ParentPart
 from harness.recipe import PlannedModel, RecipeEntry
@@ -42,7 +42,14 @@ class CenteringRecipe:
         """One, however many there are."""
         return 1
 
-    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
+    def plan(
+        self,
+        backbone: Artifact,
+        data: Sequence[LocatedTraining],
+        *,
+        seed: int,
+        planned: Description | None = None,
+    ) -> PlannedModel:
         """The model with mean pooling and one dense layer."""
         if data[0].rows == 0:
             raise DataError(f"{data[0].name} has no rows.")
@@ -55,7 +62,7 @@ class CenteringRecipe:
             seed=seed,
             own_data=", ".join(one.name for one in data if one.own),
         )
-        description = replace(describe(backbone.folder), pooling="mean", normalize=False)
+        description = replace(planned or describe(backbone.folder), pooling="mean", normalize=False)
         return PlannedModel(lineage=lineage, description=description, steps=1, texts=data[0].rows)
 
     def train(self, spec: TrainingSpec) -> None:

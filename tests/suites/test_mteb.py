@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,11 +27,11 @@ from harness.identity import task_identity
 from harness.jobs import record_output
 from harness.record import RECORDS, Record
 from harness.store import Store
-from harness.types import SIDES, Data, Outcome, SuiteOptions, Task, TaskSource
+from harness.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import _per_query
-from suites._mteb.model import Model, _document_texts
+from suites._mteb.model import Model, _document_texts, corpus_texts
 from suites._mteb.source import BuiltSource, MtebSource, _mteb_task, _quiet, _run
 from suites._mteb.tasks import benchmark_or_task
 
@@ -730,6 +731,50 @@ def test_summaries_rank_as_the_score_says(constant: bool) -> None:
     assert len(of_text) == (3 if constant else 4)
     found = [spearmanr(*zip(*told, strict=True))[0] for told in of_text.values()]
     assert np.mean(found) == pytest.approx(scores["cosine_spearman"])
+
+
+# The texts of a task before they are encoded
+
+
+class Listener(Bags):
+    """A model that notes the texts of each side."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, set[str]] = defaultdict(set)
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> np.ndarray:
+        self.texts[role].update(texts)
+        return super().encode(texts, role=role)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_corpus_is_what_is_encoded(kind: str) -> None:
+    """The documents of a search; of a classification the texts to be classified; else every text."""
+    asked, model = task(kind), Listener()
+    assert isinstance(asked.source, CorpusSource)
+    found = asked.source.corpus(asked, seed=42, data=None)
+    assert found is not None
+    asked.source.evaluate(asked, model, seed=42, data=None)
+    if kind == "Classification":
+        assert found == [row.text for row in rows(30, 100)]
+        assert {*found} < model.texts[""]
+    else:
+        assert {*found} == model.texts["document" if kind == "Retrieval" else ""]
+
+
+def test_a_corpus_of_mtebs_other_kinds() -> None:
+    sets = [
+        {"sentences": texts(3), "labels": ["a", "b", "a"]},
+        {"sentences": texts(2, 5), "labels": ["a", "b"]},
+    ]
+    old = made(AbsTaskClusteringLegacy, DatasetDict({"test": Dataset.from_list(sets)}), metric="v_measure")
+    assert corpus_texts(old) == [*texts(3), *texts(2, 5)]
+    rows = {"sentence1": texts(4), "sentence2": texts(4, 9), "train": texts(4, 20)}
+    data = {name: DatasetDict({"test": Dataset.from_dict(rows)}) for name in ("en-de", "en-fr")}
+    subsets = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=("en-de", "en-fr"))
+    assert corpus_texts(subsets) == [*texts(4), *texts(4, 9)] * 2
+    nameless = DatasetDict({"test": Dataset.from_dict({"eng": texts(4), "deu": texts(4)})})
+    assert corpus_texts(made(abstasks.AbsTaskBitextMining, nameless, metric="f1")) is None
 
 
 # A metric over subqueries is known of each of them, and its mean over base queries is mteb's

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from harness.encoder.content import identify
+from harness.encoding import Encoding
 from harness.identity import digest, evaluation_identity
 from harness.jobs import model_part, task_part
 from harness.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.record import Record
-from harness.types import SEED, Artifact, Data, Encoding, Outcome, Role, Similarity, Task, TextEncoder
+from harness.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder
 
 SECONDS = itertools.count(10)
 """No two records were made at one time."""
@@ -155,9 +156,6 @@ class FakeEncoder:
             for text, row in zip(texts, found, strict=True):
                 keeper.add([text], row[None])
         return found
-
-    def text_notes(self, _role: Role, _texts: int) -> list[str]:
-        return []
 
 
 class SlowEncoder(FakeEncoder):

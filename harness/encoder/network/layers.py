@@ -22,15 +22,17 @@ Table = tuple["Tensor", "Tensor"]
 """Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""
 
 
-def rotations(shape: Architecture, packed: Packing) -> dict[float, Table]:
-    """The rotations of each frequency base in a network; empty where its positions are not rotary."""
+def rotations(shape: Architecture, packed: Packing, places: Tensor | None = None) -> dict[float, Table]:
+    """The rotations of each frequency base in a network; empty where its positions are not rotary.
+
+    `places`, (tokens,), is where each token stands in its text; None for its rank.
+    """
     if shape.positions != "rotary":
         return {}
     lengths = packed.text_lengths()
+    places = packed.positions if places is None else places
     return {
-        theta: _table(
-            packed.positions, _frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling)
-        )
+        theta: _table(places, _frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling))
         for theta in {shape.theta(n) for n in range(shape.num_hidden_layers)}
     }
 

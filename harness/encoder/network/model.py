@@ -81,8 +81,11 @@ def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
     return mask.bool()
 
 
-def _check_length(packed: Packing, most: int) -> None:
+def _check_length(packed: Packing, places: Tensor | None, most: int) -> None:
+    """Refuse more tokens than there are positions, or with given `places` a place behind the last one."""
     longest = max(packed.lengths, default=0)
+    if places is not None:
+        longest = int(places.max()) + 1 if len(places) else 0
     if longest > most:
         raise ModelError(
             f"A text has {longest} tokens, and the model has positions for {most}.",
@@ -164,6 +167,7 @@ class EncoderModel(EncoderPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         output_attentions: bool | None = None,
+        position_ids: Tensor | None = None,
     ) -> Any:
         """The vectors of a padded batch, zero where nothing was computed.
 
@@ -177,6 +181,8 @@ class EncoderModel(EncoderPreTrainedModel):
             output_hidden_states: Whether to return the output of every layer.
             return_dict: False for a tuple.
             output_attentions: Not supported; accepted because peft passes it on.
+            position_ids: (texts, columns), the place of each token, from 0 on, also of several tokens at one
+                place; None for its rank in its text. Windows of local attention and ALiBi count ranks.
 
         Returns:
             BaseModelOutputWithPooling: `last_hidden_state` is (texts, columns, width).
@@ -186,7 +192,7 @@ class EncoderModel(EncoderPreTrainedModel):
         """
         wanted = self._wanted(output_hidden_states, output_attentions)
         packed, states = self.packed(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, every=wanted
+            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, position_ids, every=wanted
         )
         return self._given(packed, states, every=wanted, as_dict=return_dict is not False)
 
@@ -207,6 +213,7 @@ class EncoderModel(EncoderPreTrainedModel):
         token_type_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         compute_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
         *,
         every: bool = False,
     ) -> tuple[Packing, list[Tensor]]:
@@ -220,10 +227,10 @@ class EncoderModel(EncoderPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
-        packed, hidden = self._embedded(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask
+        packed, hidden, places = self._embedded(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, position_ids
         )
-        turns, layouts = self._laid_out(packed, hidden)
+        turns, layouts = self._laid_out(packed, hidden, places)
         states = [hidden]
         for n, block in enumerate(self.layers):
             turn, partly = turns.get(self.shape.theta(n)), packed.attended is not None
@@ -239,31 +246,35 @@ class EncoderModel(EncoderPreTrainedModel):
         types: Tensor | None,
         embeds: Tensor | None,
         compute: Tensor | None,
-    ) -> tuple[Packing, Tensor]:
-        """The packing of a batch, and its embeddings, (tokens, width)."""
+        positions: Tensor | None,
+    ) -> tuple[Packing, Tensor, Tensor | None]:
+        """The packing of a batch, its embeddings, (tokens, width), and its given places, (tokens,)."""
         given = ids if ids is not None else embeds
         assert given is not None
         attend = _mask_of(given, mask)
         packed = _packing(self._computed(ids, compute, attend), attend)
+        asked = None if positions is None else packed.pack(positions)
         if self.shape.positions != "alibi":
-            _check_length(packed, self.shape.max_position_embeddings)
+            _check_length(packed, asked, self.shape.max_position_embeddings)
         tokens = packed.pack(given)
         embedded = tokens if ids is None else self.embeddings.tokens(tokens)
         kinds = None if types is None else packed.pack(types)
-        places = packed.positions
+        places = packed.positions if asked is None else asked
         pad = self.shape.pad_token_id
-        if ids is not None and pad is not None and self.shape.position_offset:
+        if asked is None and ids is not None and pad is not None and self.shape.position_offset:
             places = packed.pack(_positions_of(ids, pad))
-        return packed, self.embeddings(embedded, places, kinds)
+        return packed, self.embeddings(embedded, places, kinds), asked
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[_Sealed]]:
+    def _laid_out(
+        self, packed: Packing, hidden: Tensor, places: Tensor | None
+    ) -> tuple[dict[float, Table], list[_Sealed]]:
         """The rotations of each frequency base, and the attention layout for each layer."""
         pass_ = _Pass(packed=packed, device=hidden.device, dtype=_dtype_of(hidden), asked=self._asked())
         parts = [cast(Block, block).attention for block in self.layers]
         layouts = [_Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
         self._remember(pass_)
-        return rotations(self.shape, packed), layouts
+        return rotations(self.shape, packed, places), layouts
 
     def _asked(self) -> str:
         """The requested backend: ours, or that of the transformers config."""

@@ -17,8 +17,9 @@ from harness.encoder.content import content_key
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
 from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoding import Settings
 from harness.errors import ModelError, UsageError
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 
 # The families that run through transformers' own class: the right one, pooled and masked rightly
 

@@ -23,8 +23,9 @@ from harness.encoder.content import content_key
 from harness.encoder.loading import load
 from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.network.checkpoint import load_network
+from harness.encoding import Settings
 from harness.errors import ModelError
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 from tiny_networks import batch, texts
 
 WIDTH, LAYERS, HEADS, KEYS, EACH, VOCABULARY, LENGTH = 32, 3, 4, 2, 8, 160, 24

@@ -41,6 +41,7 @@ def test_size_is_the_sum_of_what_lies_there(tmp_path: Path, capsys: Any) -> None
         "datasets": 0,
         "source": 5,
         "finetuned": 0,
+        "clusters": 0,
         "units": 0,
         "plaid": 0,
     }

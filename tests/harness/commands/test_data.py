@@ -185,6 +185,7 @@ def recipes(monkeypatch):
     made = SimpleNamespace(all_data=(toy, TrainingData(path="org/more", revision=REVISION), toy))
     opened = {"makes-a-model": made, "for-tasks": SimpleNamespace(plan_task=None)}
     monkeypatch.setattr(module, "open_recipe", opened.__getitem__)
+    monkeypatch.setattr(module, "recipe_chain", lambda text: text)
 
 
 @pytest.mark.usefixtures("recipes")
@@ -235,6 +236,8 @@ def test_training_data_of_one_s_own_is_shown(tmp_path, capsys):
         "rows": 2,
         "score": "score",
         "characters": {"sentence1": 3.0, "sentence2": 3.0},
+        "documents": None,
+        "constant": None,
     }
     own.write_text("query,answer,score\nab,,1\n")
     assert invoke(["data", "check", "--train-data", str(own)]) == 1

@@ -11,8 +11,9 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness.commands.run import _line, _PastRun, _PastRuns
 from harness.data.locate import DataSettings
+from harness.encoding import Encoding
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
-from harness.types import Column, Encoding, Size, Suite, Task
+from harness.types import Column, Size, Suite, Task
 
 HERE = ("cpu", "Some CPU")
 OLD, NEW = "a" * 64, "b" * 64

@@ -15,12 +15,13 @@ from fakes import artifact, encoding, record, task
 from harness import backbones, catalog
 from harness.bm25 import bm25
 from harness.cli import invoke
+from harness.encoding import Encoding
 from harness.identity import digest, encoding_identity
 from harness.jobs import record_output
 from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.store import Store
-from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
+from harness.types import Artifact, Data, SuiteOptions, Task
 
 # `harness list`
 

@@ -207,7 +207,13 @@ def test_data_check_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     printed = capsys.readouterr().out
     assert "scored: 12 rows, each a query with scored documents" in printed
     assert invoke(["data", "check", "--train-data", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["characters"].keys() == {"query", "documents"}
+    told = json.loads(capsys.readouterr().out)
+    assert told["characters"].keys() == {"query", "documents"}
+    counts = [len(one) for one in scored_data.tables()["train"]["scores"]]
+    constant = sum(len({*one}) == 1 for one in scored_data.tables()["train"]["scores"])
+    assert (told["documents"], told["constant"]) == ([min(counts), max(counts)], constant)
+    each = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    assert f"{each} documents a query; {constant} with one score" in printed
 
 
 def test_lists_of_another_kind_are_refused(tmp_path: Path) -> None:

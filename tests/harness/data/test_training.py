@@ -500,6 +500,7 @@ def test_a_bad_parquet_file_is_refused(
         ("  ", "empty name"),
         ("pairs.txt", "end in .jsonl, .csv, .tsv, .parquet"),
         ("folder", "is a folder.\nFor the functions in its Python source: --train-data code:"),
+        ("named", "The README of named has the configurations trian, queries.\nQueries with scored"),
         ("pears.jsonl", "Did you mean .*pairs.jsonl"),
         ("org/nil", "Did you mean org/nli"),
         ("org/nli:triplets", "is 'triplet' the one"),
@@ -517,6 +518,9 @@ def test_a_name_of_no_data_is_refused(
     (tmp_path / "pairs.txt").write_text("a\tb\n")
     (tmp_path / "pairs.jsonl").write_text('{"a": "b", "c": "d"}\n')
     (tmp_path / "folder").mkdir()
+    (tmp_path / "named").mkdir()
+    configs = "".join(f"- config_name: {name}\n  data_files: a.parquet\n" for name in ("trian", "queries"))
+    (tmp_path / "named" / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
     with pytest.raises(HarnessError, match=message) as caught:
         own_training(text, settings)
     assert isinstance(caught.value, UsageError | DataMissing)

@@ -13,7 +13,8 @@ import pytest
 from harness.encoder.content import content_key
 from harness.encoder.engine import Encoder
 from harness.encoder.model_settings import describe, resolve_encoding
-from harness.types import Artifact, Settings
+from harness.encoding import Settings
+from harness.types import Artifact
 from tiny import library
 
 WORDS = [

@@ -24,8 +24,9 @@ from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder, require_sane
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
+from harness.encoding import Settings
 from harness.errors import ModelError, UsageError
-from harness.types import Artifact, Dtype, Settings
+from harness.types import Artifact, Dtype
 
 FAMILIES = tiny.families()
 TEXTS = ["the cat sat on the mat", "a query: what sat?", "x", "the mat, the cat and 42 more words"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,8 +22,9 @@ from harness.encoder.content import content_key
 from harness.encoder.engine import Encoder, _prepare, _use_onednn
 from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.sanity import check_encoder
+from harness.encoding import Encoding, Settings
 from harness.errors import ModelError
-from harness.types import ROLES, Artifact, Encoding, Role, Settings
+from harness.types import ROLES, Artifact, Role
 from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch
@@ -292,6 +294,36 @@ def test_a_keeper_gets_every_vector_once_and_while_others_are_made(
     assert kept.times > 3
     assert all((kept.vectors[text] == row).all() for text, row in zip(texts, vectors, strict=True))
     assert len(kept.vectors) == 300
+
+
+def test_a_keeper_gets_what_is_finished_when_encoding_is_interrupted(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C reaches the caller while it waits; the batch that runs is finished, and no other begins."""
+    texts = [f"text {i} {'a ' * (i % 30)}" for i in range(300)]
+    whole = dict(zip(texts, encoder.encode(texts), strict=True))
+    real, finished, calls = encoder.model[0].forward, [], []
+
+    def forward(features: dict[str, Any]) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # wakes a waiting lock
+            time.sleep(0.3)
+        found = real(features)
+        finished.append(1)
+        return found
+
+    monkeypatch.setattr(encoder.model[0], "forward", forward)
+    monkeypatch.setattr(encoder, "_threads", 1)
+    kept, before = Kept(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            encoder.encode(texts, keeper=kept)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(finished) == len(calls) == 2
+    assert 0 < len(kept.vectors) < len(texts)
+    assert all(np.allclose(row, whole[text], atol=1e-6) for text, row in kept.vectors.items())
 
 
 def test_nothing_to_encode(encoder: Encoder) -> None:

@@ -22,9 +22,10 @@ from harness.encoder.loading import load_any
 from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder
+from harness.encoding import LateInteraction, Settings
 from harness.errors import HarnessError, ModelError, UsageError
 from harness.identity import encoding_identity
-from harness.types import SIDES, Artifact, LateInteraction, Settings
+from harness.types import SIDES, Artifact
 
 TEXTS = (
     "the cat sat on the mat.",
@@ -128,7 +129,7 @@ def test_every_setting_is_in_the_key(folder: Folder) -> None:
         ({"pooling": "mean"}, "nothing for --pooling to change"),
         ({"normalize": False}, "nothing for --no-normalize"),
         ({"similarity": "cosine"}, "Choose one of maxsim, maxsim-pylate"),
-        ({"query_length": 2}, "2 tokens is too short for queries"),
+        ({"query_length": 3}, "3 tokens is too short for queries"),
         ({"max_length": 65}, "positions"),
     ],
 )
@@ -148,7 +149,12 @@ def test_a_model_with_one_vector_has_no_maxsim(tmp_path: Path) -> None:
             resolve_encoding(body, settings)
 
 
+def _without_settings(folder: Path) -> None:
+    (folder / "config_sentence_transformers.json").unlink()
+
+
 def _colbert_ai(folder: Path) -> None:
+    _without_settings(folder)
     (folder / "modules.json").unlink()
     rewrite(folder / "config.json", architectures=["HF_ColBERT"])
 
@@ -174,6 +180,8 @@ def _settings(**fields: Any) -> Callable[[Path], None]:
         (_settings(query_prefix="[X] "), "'[X] ', is no token of the tokenizer"),
         (lambda folder: rewrite(folder / "1_Dense/config.json", in_features=31), "linear.weight"),
         (lambda folder: (folder / "1_Dense/model.safetensors").unlink(), "1_Dense/model.safetensors"),
+        (lambda folder: (folder / "modules.json").unlink(), "without modules.json"),
+        (_without_settings, "without config_sentence_transformers.json"),
     ],
 )
 def test_a_broken_folder_is_refused_before_it_is_loaded(
@@ -236,14 +244,13 @@ def test_texts_are_in_lower_case_where_the_folder_says_so(folder: Folder, tmp_pa
         assert np.array_equal(found, encoder.encode(["the cat sat"], role=role).vectors)
 
 
-def test_lengths_may_be_changed_and_cut_queries_are_counted(folder: Folder) -> None:
+def test_lengths_may_be_changed(folder: Folder) -> None:
     encoder, library = opened(folder(), query_length=8, max_length=30), late_models.library(folder())
     library.query_length, library.document_length = 8, 30
-    for role, note in zip(SIDES, ("3 of 6 queries have more than 8 tokens and were cut", ""), strict=True):
+    for role in SIDES:
         found = encoder.encode(TEXTS, role=role)
         for at, truth in enumerate(library.encode(list(TEXTS), is_query=role == "query")):
             assert np.abs(found.of(at) - truth).max() <= 1e-5
-        assert encoder.text_notes(role, len(TEXTS)) == ([note] if note else [])
 
 
 def test_a_text_without_a_token_has_no_vectors(tmp_path: Path) -> None:

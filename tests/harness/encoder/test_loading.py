@@ -14,8 +14,9 @@ from fakes import Evil
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
 from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoding import Settings
 from harness.errors import ModelError, UsageError
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]

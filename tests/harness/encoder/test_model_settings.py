@@ -16,8 +16,8 @@ import pytest
 from harness.encoder.engine import Encoder
 from harness.encoder.model_files import weight_files
 from harness.encoder.model_settings import NO_LIMIT, OWN_POOLING, describe, resolve_encoding
+from harness.encoding import Encoding, Settings
 from harness.errors import ModelError, UsageError
-from harness.types import Encoding, Settings
 from tiny import library
 
 # What a folder says of itself
@@ -247,7 +247,7 @@ def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Pa
         "from pathlib import Path\n"
         "from harness.encoder.content import content_key\n"
         "from harness.encoder.model_settings import describe, resolve_encoding\n"
-        "from harness.types import Settings\n"
+        "from harness.encoding import Settings\n"
         f"folder = Path({str(build())!r})\n"
         "print(resolve_encoding(describe(folder), Settings()).pooling, len(content_key(folder)[0]))\n"
     )

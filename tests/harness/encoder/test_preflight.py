@@ -15,8 +15,9 @@ from harness.encoder.content import ORDER, content_key
 from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.trust import library_types
+from harness.encoding import Settings
 from harness.errors import ModelError, UsageError
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 
 FAMILIES = tiny.families()
 

@@ -10,8 +10,8 @@ from harness.encoder import sanity
 from harness.encoder.engine import Encoder
 from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.sanity import check_encoder, require_sane
+from harness.encoding import Settings
 from harness.errors import ModelError
-from harness.types import Settings
 
 Loaded = Callable[..., Encoder]
 Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]

@@ -15,9 +15,10 @@ from harness.encoder.content import content_key
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
 from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoding import Settings
 from harness.errors import ModelError
 from harness.models import ModelOptions, _resolve
-from harness.types import Artifact, Settings
+from harness.types import Artifact
 
 Build = Callable[..., Path]
 Rewrite = Callable[..., None]

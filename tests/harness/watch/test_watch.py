@@ -18,10 +18,11 @@ from fakes import FakeEncoder, FakeSource, SlowEncoder, task
 from harness import catalog, models
 from harness.context import JobContext
 from harness.encoder import sanity
+from harness.encoding import Settings
 from harness.errors import HarnessError, UsageError
 from harness.request import Request
 from harness.store import Store
-from harness.types import Column, Outcome, Settings, Suite, Task
+from harness.types import Column, Outcome, Suite, Task
 from harness.watch.state import WATCHES, Watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 

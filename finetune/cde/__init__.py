@@ -1,0 +1,1 @@
+"""Contextual document embeddings: batches of pairs that are alike, and what belongs to them."""

@@ -1,0 +1,206 @@
+"""The plan of recipes that train on contextual batches, with one stage or two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from finetune.cde.settings import RULES, ContextualSettings, Guide, TwoStageTrainingSettings
+from finetune.embedding.plan import EmbeddingRecipe
+from finetune.embedding.settings import EmbeddingSettings
+from harness.data.training import LocatedTraining
+from harness.encoder.model_settings import Description, with_two_stages
+from harness.encoding import Encoding
+from harness.errors import DataError, UsageError
+from harness.lineage import Lineage, ParentPart
+from harness.recipe import PlannedModel
+from harness.training import TrainingSpec
+from harness.types import Artifact
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextualRecipe(EmbeddingRecipe):
+    """A recipe that trains a model with one vector for each text on contextual batches.
+
+    Attributes:
+        found: The guide that the settings name, once it is found.
+    """
+
+    found: Guide | None = None
+
+    @property
+    def guide(self) -> str:
+        """The guide as a user types it."""
+        return self._own.guide
+
+    def with_guide(self, artifact: Artifact, encoding: Encoding) -> ContextualRecipe:
+        """The recipe with its guide.
+
+        Raises:
+            UsageError: The guide has a vector for each token.
+        """
+        if encoding.late_interaction is not None:
+            raise UsageError(
+                f"{artifact.name} has a vector for each token, and a guide has one for each text.",
+                hint="Name a model of single vectors: --set guide=MODEL.",
+            )
+        return replace(self, found=Guide(artifact=artifact, encoding=encoding))
+
+    def plan(
+        self,
+        backbone: Artifact,
+        data: Sequence[LocatedTraining],
+        *,
+        seed: int,
+        planned: Description | None = None,
+    ) -> PlannedModel:
+        """The model that the training would make; see `TrainerRecipe.plan`.
+
+        Of each set the pairs that fill no batch are left out.
+        """
+        made, settings = super().plan(backbone, data, seed=seed, planned=planned), self._own
+        counts = [part.rows for part in data[: len(data) - len(self._chosen())]]
+        if settings.batches == "contextual" and None not in counts:
+            groups = sum(count // settings.unit for count in counts if count is not None)
+            steps = settings.epochs * (groups // (settings.batch_size // settings.unit))
+            texts = steps * settings.batch_size * self._texts_per_row(data)
+            made = replace(made, steps=steps, texts=texts)
+        rises = settings.warmup_steps(made.steps or 0)
+        if made.steps is not None and rises > made.steps:
+            note = (
+                f"the learning rate rises for {rises:,} steps, and there are {made.steps:,}: it never "
+                f"gets to {settings.learning_rate:g}; --set warmup=0.1 has it rise for a tenth of them"
+            )
+            made = replace(made, notes=(*made.notes, note))
+        return made
+
+    def train(self, spec: TrainingSpec) -> None:
+        """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""
+        from finetune.cde.training import train_contextual
+
+        assert self.found is not None
+        settings = self._fitted(spec.backbone)
+        assert isinstance(settings, ContextualSettings)
+        train_contextual(spec, settings, self.loss, self.found, caches=self.caches)
+
+    @property
+    def _own(self) -> ContextualSettings:
+        assert isinstance(self.settings, ContextualSettings)
+        return self.settings
+
+    def _description(self, found: Description) -> Description:
+        planned = super()._description(found)
+        prompts = dict(self._own.prompts)
+        if not prompts:
+            return planned
+        return replace(planned, prompts=prompts, default_prompt_name=None)
+
+    def _lineage(
+        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+    ) -> Lineage:
+        """The lineage with the guide beside the backbone; its name is not in the key, how it encodes is."""
+        made = super()._lineage(backbone, settings, data, seed)
+        if self.found is None:
+            raise UsageError(f"The guide of {self.name} is not known.", hint="Name one: --set guide=MODEL.")
+        return made.model_copy(
+            update={
+                "settings": {**made.settings, "guide": self.found.how, "cluster_rules": RULES},
+                "parents": (*made.parents, ParentPart.of(self.found.artifact)),
+            }
+        )
+
+    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+        super()._check_data(data)
+        size = self._own.unit
+        for part in data if self._own.batches == "contextual" else ():
+            if part.rows is not None and part.rows < size:
+                raise DataError(
+                    f"{part.name} has {part.rows:,} rows, and a batch has {size} of one set.",
+                    hint="Give more of them, leave the set out, or type --set batch_size=…",
+                )
+        counts = [part.rows for part in data if part.rows is not None]
+        groups, needed = sum(count // size for count in counts), self._own.batch_size // size
+        if self._own.batches == "contextual" and len(counts) == len(data) and groups < needed:
+            raise DataError(
+                f"The data has {groups:,} groups of {size} pairs of one set, and a batch has {needed}.",
+                hint="Give more data, or a smaller batch: --set batch_size=…",
+            )
+
+    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+        assert self.found is not None
+        own, name, uses = self._own, self.found.artifact.name, list[str]()
+        if own.batches == "contextual":
+            uses.append(f"batches of clusters of about {own.cluster_size} pairs")
+        if own.filters:
+            uses.append("a filter of false negatives")
+        guided = (f"the guide {name} makes {' and '.join(uses)}",) if uses else ()
+        return (*super()._notes(backbone, found, settings), *guided)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStageRecipe(ContextualRecipe):
+    """A recipe that trains a two-stage model, of a backbone or of such a model, on contextual batches."""
+
+    @property
+    def trains_two_stages(self) -> bool:
+        """Whether a training may start from a two-stage model: it may."""
+        return True
+
+    def plan(
+        self,
+        backbone: Artifact,
+        data: Sequence[LocatedTraining],
+        *,
+        seed: int,
+        planned: Description | None = None,
+    ) -> PlannedModel:
+        """The model that the training would make; see `TrainerRecipe.plan`.
+
+        Context documents count as texts.
+
+        Raises:
+            ModelError: The backbone has no network of ours, or too few positions.
+        """
+        made, own = super().plan(backbone, data, seed=seed, planned=planned), self._two
+        if made.steps is None or made.texts is None:
+            return made
+        context = made.steps * own.context_size * (own.batch_size // own.unit)
+        return replace(made, texts=made.texts + context)
+
+    @property
+    def _two(self) -> TwoStageTrainingSettings:
+        assert isinstance(self.settings, TwoStageTrainingSettings)
+        return self.settings
+
+    def _description(self, found: Description) -> Description:
+        length = self._two.max_length or found.max_length
+        return with_two_stages(found, self._two.stages, max_length=length, prompts=self._two.prompts)
+
+    def _check_backbone(self, backbone: Artifact, found: Description) -> None:
+        if found.two_stage is None:
+            super()._check_backbone(backbone, found)
+            return
+        for name, setting in (("prompts", "soft_prompts"), ("tied", "tied")):
+            there, wanted = getattr(found.two_stage, name), getattr(self._two.stages, name)
+            if there != wanted:
+                raise UsageError(
+                    f"{backbone.name} has {setting} = {there}, and {self.name} would train it with {wanted}.",
+                    hint=f"Type --set {setting}={str(there).lower()}, or start from a bare backbone.",
+                )
+
+    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+        own, notes = self._two, super()._notes(backbone, replace(found, pooling=None), settings)
+        if own.unit < own.context_size:
+            few = (
+                f"the context has {own.context_size} places, and a group of rows {own.unit} documents, which "
+                f"are repeated: --set context_size={own.unit} has each of them once"
+            )
+            notes = (*notes, few)
+        if found.two_stage is not None:
+            return (*notes, f"{backbone.name} already has two stages: both are trained further")
+        if found.pooling is not None and not backbone.trained:
+            return (
+                *notes,
+                f"{backbone.name} is already an embedding model: both stages start from its weights",
+            )
+        return notes

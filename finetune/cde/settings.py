@@ -1,0 +1,223 @@
+"""The settings of contextual batches and of the filter of false negatives, and the guide of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+from finetune.embedding.settings import EmbeddingSettings
+from harness.data.training import LocatedTraining
+from harness.encoder.two_stage_settings import PREFIXES, Pooling, RotaryStart, TwoStageSettings
+from harness.encoding import Encoding, OwnTexts
+from harness.identity import encoding_identity
+from harness.jobs import with_weights
+from harness.types import SIDES, Artifact
+
+RULES = 1
+"""The version of how clusters are made, raised whenever it changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guide:
+    """A finished model whose vectors make clusters and filter false negatives."""
+
+    artifact: Artifact
+    encoding: Encoding
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How it encodes, with the prompts of both sides."""
+        prompts = {side: self.encoding.prompt(OwnTexts(), side) for side in SIDES}
+        return {**encoding_identity(self.encoding), "prompts": prompts}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that its vectors depend on."""
+        artifact = with_weights(self.artifact)
+        weights = {"weights": artifact.weights} if artifact.trained else {}
+        return {"artifact": artifact.key, **weights, "encoding": self.how}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """What the clusters of pairs depend on beside the data and the guide; part of their key.
+
+    Attributes:
+        cluster_size: The pairs of a cluster on average.
+        dimensions: The dimensions that the guide's vectors are reduced to.
+        iterations: The most iterations of k-means.
+        starts: Runs of k-means, the best of which counts.
+        cluster_seed: The seed of all draws.
+        sample: The pairs up to which k-means uses all of them; of more it uses a sample of this size.
+    """
+
+    cluster_size: int = 512
+    dimensions: int = 128
+    iterations: int = 25
+    starts: int = 1
+    cluster_seed: int = 42
+    sample: int = 500_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextualSettings(EmbeddingSettings):
+    """Every setting of a training on contextual batches.
+
+    The paper (NeoBERT, appendix G) and the authors' code differ; each default says whose it is.
+
+    Attributes:
+        guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
+            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large".
+        cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
+        dimensions: Dimensions that the guide's vectors are reduced to before k-means (code).
+        iterations: The most iterations of k-means; the code has 100.
+        starts: Runs of k-means, the best of which counts; the code has 3.
+        cluster_seed: The seed of the clusters, which all seeds of the training share (code).
+        packing: The order in which clusters become batches: "random", or a "tour" from each to its nearest
+            neighbour that is left (both in the code, the former by default).
+        margin: A document is no negative of a query to which the guide finds it at least as similar as the
+            query's own plus this; None for no filter. NeoBERT filters; the code by default does not.
+        threshold: In place of the margin, the similarity from which on a document is no negative (code).
+        query_prefix, document_prefix: Put before texts in training and in evaluation; empty for none.
+        dropout: Whether the backbone's own dropout is applied; the authors train without.
+    """
+
+    guide: str = ""
+    cluster_size: int = 512
+    dimensions: int = 128
+    iterations: int = 25
+    starts: int = 1
+    cluster_seed: int = 42
+    packing: Literal["random", "tour"] = "random"
+    margin: float | None = 0.0
+    threshold: float | None = None
+    query_prefix: str = ""
+    document_prefix: str = ""
+    dropout: bool = True
+
+    orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates", "contextual")
+
+    @property
+    def clusters(self) -> ClusterSettings:
+        """The part of the settings that the clusters depend on."""
+        return ClusterSettings(
+            cluster_size=self.cluster_size,
+            dimensions=self.dimensions,
+            iterations=self.iterations,
+            starts=self.starts,
+            cluster_seed=self.cluster_seed,
+        )
+
+    @property
+    def unit(self) -> int:
+        """Rows that are cut from the clusters at once: those of a group, else of a batch."""
+        return self.group or self.batch_size
+
+    @property
+    def filters(self) -> bool:
+        """Whether false negatives are left out."""
+        return self.margin is not None or self.threshold is not None
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The prefixes by task type, as the authors evaluate; both sides of Quora are queries.
+
+        Empty without prefixes, so that a backbone's own prompts stay.
+        """
+        if not (self.query_prefix or self.document_prefix):
+            return {}
+        own = {PREFIXES["query"]: self.query_prefix, PREFIXES["document"]: self.document_prefix}
+        return {name: own.get(prefix, prefix) for name, prefix in PREFIXES.items()}
+
+    def check(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        super().check()
+        for name in ("cluster_size", "dimensions", "iterations", "starts"):
+            self._require(name, getattr(self, name) >= 1, "1 or more")
+        self._require("cluster_seed", self.cluster_seed >= 0, "0 or more")
+        self._require("guide", bool(self.guide.strip()), "a model, e.g. minilm")
+        for name in ("margin", "threshold"):
+            value = getattr(self, name)
+            self._require(name, value is None or math.isfinite(value), "a number, or none")
+        contextual = self.batches == "contextual"
+        self._require(
+            "last_batch",
+            not contextual or self.last_batch == "dropped",
+            "dropped: what is left of a set fills no contextual batch",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStageTrainingSettings(ContextualSettings):
+    """Every setting of the training of a two-stage model; see TwoStageSettings for those of the model.
+
+    The documents of a group of rows, or of a batch, are its context; all texts of the group share it. With
+    groups several devices can share a batch, none of which sees the negatives of another.
+
+    Attributes:
+        context_size: Context vectors before a text. Of more documents some are drawn, fewer are repeated.
+        soft_prompts: Soft prompts behind them.
+        pooled: The places whose mean is the vector.
+        rotary_from: The first place that is rotated, in families with rotary positions.
+        sequence_dropout: The share of context vectors that the null vector replaces.
+        shuffle: Whether each text has the context vectors in an order of its own.
+        tied: Whether both stages share one token embedding.
+        replacement: Whether evaluations draw context documents with replacement.
+    """
+
+    context_size: int = 512
+    soft_prompts: int = 8
+    pooled: Pooling = "text"
+    rotary_from: RotaryStart = "text"
+    sequence_dropout: float = 0.0
+    shuffle: bool = True
+    tied: bool = False
+    replacement: bool = False
+
+    @property
+    def stages(self) -> TwoStageSettings:
+        """The settings of the model."""
+        return TwoStageSettings(
+            size=self.context_size,
+            prompts=self.soft_prompts,
+            pooling=self.pooled,
+            rotary_from=self.rotary_from,
+            sequence_dropout=self.sequence_dropout,
+            shuffle=self.shuffle,
+            tied=self.tied,
+            replacement=self.replacement,
+        )
+
+    def devices(self, most: int) -> int:
+        """The devices that can share a batch: no more than groups, which have no negatives in common."""
+        return super().devices(most) if self.group else 1
+
+    def check(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        super().check()
+        for name in ("context_size", "soft_prompts"):
+            self._require(name, getattr(self, name) >= 1, "1 or more")
+        self._require("sequence_dropout", 0 <= self.sequence_dropout < 1, "a share from 0 to below 1")
+        self._require("pooling", self.pooling == "mean", "mean: both stages take the mean of token vectors")
+        self._require("last_batch", self.last_batch == "dropped", "dropped")
+        self._require("selection", not self.selection, "none: no data chooses among its checkpoints")
+
+
+def clusters_identity(settings: ContextualSettings, guide: Guide, data: LocatedTraining) -> dict[str, Any]:
+    """Everything that the clusters of a set depend on."""
+    return {
+        "guide": guide.identity,
+        "data": data.data.identity,
+        "settings": asdict(settings.clusters),
+        "rules": RULES,
+    }

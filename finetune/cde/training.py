@@ -1,0 +1,534 @@
+"""The training on contextual batches: the guide's vectors, the clusters of each set, and the filter."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+from sentence_transformers.data_collator import SentenceTransformerDataCollator
+from torch import Tensor, nn
+
+from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make_clusters
+from finetune.cde.gradient_cache import TwoStageGradients, split_features
+from finetune.cde.settings import (
+    ContextualSettings,
+    Guide,
+    TwoStageTrainingSettings,
+    clusters_identity,
+)
+from finetune.embedding.batches import BatchOrder, PackedOrder, packed, text_numbers
+from finetune.embedding.losses import InfoNCE, NegativeFilter, filtered_loss
+from finetune.embedding.settings import Loss
+from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, train
+from harness import files
+from harness.context import Event, JobContext, WorkerLimits
+from harness.data.training import LocatedTraining, load_training
+from harness.encoder.model_settings import describe
+from harness.encoder.sentence_transformer import SentenceTransformer
+from harness.encoder.two_stage import Features, TwoStage
+from harness.encoding import OwnTexts
+from harness.errors import HarnessError
+from harness.identity import digest
+from harness.jobs import Resolve, with_weights
+from harness.training import STOP, TrainingSpec
+from harness.types import SIDES, Role
+from harness.vectors import Space
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+PART = 50_000
+"""Rows whose texts are encoded at once."""
+
+POLL = 1.0
+"""Seconds between two looks at what another process makes."""
+
+PREPARED = "prepared"
+"""The file that says to the other processes of a training that everything before its first step is there."""
+
+
+def train_contextual(
+    spec: TrainingSpec, settings: ContextualSettings, loss: Loss, guide: Guide, *, caches: bool
+) -> None:
+    """Train as the spec says; the guide's vectors and the clusters are made first, where they are not there.
+
+    Args:
+        spec: The training.
+        settings: The settings of the recipe, which decide between one stage and two.
+        loss: The loss of one stage without a filter.
+        guide: The guide.
+        caches: Whether that loss gives the same step with fewer rows in a pass.
+
+    Raises:
+        HarnessError: A set does not fill a batch, or the guide cannot be used; see also `train`.
+    """
+    if spec.output.is_dir():
+        return
+    vectors = GuideVectors(guide, spec)
+    try:
+        with _alone(spec) as first:
+            clusters = _prepare(spec, settings, guide, vectors, first=first)
+    except Stopped:
+        return
+    vectors.release()
+    if isinstance(settings, TwoStageTrainingSettings):
+        train(spec, settings, TwoStageSetup(settings, loss, vectors, clusters, caches=True))
+    else:
+        train(spec, settings, ContextualSetup(settings, loss, vectors, clusters, caches=caches))
+
+
+def _prepare(
+    spec: TrainingSpec, settings: ContextualSettings, guide: Guide, vectors: GuideVectors, *, first: bool
+) -> tuple[PairClusters, ...]:
+    """Everything before the first step: the vectors of all texts, and the clusters of each set."""
+    contextual = settings.batches == "contextual"
+    sets = [_PairSet(part, vectors, spec) for part in spec.data]
+    for one in sets if contextual and first else ():
+        one.require(settings.unit)
+    made = []
+    for one in sets:
+        if first and settings.filters:
+            one.encode(one.rows.column_names)
+        if contextual:
+            made.append(_clusters(one, spec, settings, guide))
+    return tuple(made)
+
+
+@contextmanager
+def _alone(spec: TrainingSpec) -> Iterator[bool]:
+    """Whether this is the first process of the training; the others wait until it has left.
+
+    They meet in a file, as the library's barrier gives up after some minutes.
+    """
+    file, parent = spec.folder / PREPARED, psutil.Process(os.getppid())
+    mark = f"{parent.pid} {parent.create_time()} {spec.micro_batch}"
+    while spec.rank > 0 and not (file.is_file() and file.read_text() == mark):
+        if STOP.is_set():
+            raise Stopped
+        time.sleep(POLL)
+    yield spec.rank == 0
+    if spec.rank == 0:
+        files.replace(file, mark.encode())
+
+
+# The guide's vectors
+
+
+class GuideVectors:
+    """The vectors of a guide, from the cache; texts without one are encoded.
+
+    Args:
+        guide: The guide.
+        spec: The training whose device, cache and log are used.
+    """
+
+    def __init__(self, guide: Guide, spec: TrainingSpec) -> None:
+        self._encoding, self._spec = guide.encoding, spec
+        self._artifact = with_weights(guide.artifact)
+        limits = WorkerLimits(threads=spec.threads)
+        self._context = JobContext(device=spec.device, cache=spec.cache, emit=self._tell, limits=limits)
+        self._checked = False
+
+    def encode(self, side: Role, texts: Sequence[str]) -> None:
+        """Encode the texts without a vector; the guide passes the sanity gate before its first one.
+
+        Raises:
+            ModelError: The guide loads wrongly, or gives vectors that are not finite.
+            Stopped: The training was asked to stop.
+        """
+        unique = list(dict.fromkeys(texts))
+        if not self._space(side).missing(unique):
+            return
+        if not self._checked:
+            Resolve(artifact=self._artifact, encoding=self._encoding).run(self._context)
+            self._checked = True
+        self._context.encode_missing(self._artifact, self._encoding, OwnTexts(), side, unique)
+        self._space(side).refresh()
+
+    def of(self, side: Role, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of texts, (texts, dimensions).
+
+        Raises:
+            DataError: One is not finite.
+        """
+        try:
+            return self._space(side).get(texts)
+        except KeyError:  # removed from the cache meanwhile
+            self.encode(side, texts)
+            return self._space(side).get(texts)
+
+    def release(self) -> None:
+        """Give the guide's memory back."""
+        self._context.forget()
+
+    def _space(self, side: Role) -> Space:
+        return self._context.space(self._artifact, self._encoding, OwnTexts(), side)
+
+    def _tell(self, event: Event) -> None:
+        log = self._spec.log
+        match event.kind:
+            case "vectors":
+                Space.write_shard(self._spec.cache, event.space, event.content)
+            case "stage":
+                log.stage(f"{event.text} (the guide)")
+            case "encoding" | "encoded":
+                log.progress(event.kind, text=event.text, texts=event.texts, tokens=event.tokens)
+                if STOP.is_set():
+                    raise Stopped
+            case "note":
+                log.note(event.text)
+
+
+class _PairSet:
+    """The pairs of a set with the guide's vectors (finetune.cde.clusters.PairVectors)."""
+
+    def __init__(self, data: LocatedTraining, vectors: GuideVectors, spec: TrainingSpec) -> None:
+        self.data, self.name = data, data.name
+        self._vectors, self._spec = vectors, spec
+
+    @cached_property
+    def rows(self) -> Dataset:
+        """The rows, mapped into memory."""
+        return load_training(self.data, cache=self._spec.cache)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def _repeated(self) -> NDArray[np.bool_]:
+        names = self.rows.column_names[:2]
+        numbers = text_numbers(self.rows.select_columns(names).iter(batch_size=10_000), names)
+        pairs = numbers[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ numbers[:, 1]
+        found = np.ones(len(pairs), np.bool_)
+        found[np.unique(pairs, return_index=True)[1]] = False
+        return found
+
+    def repeated(self) -> NDArray[np.bool_]:
+        """Whether a pair has the texts of an earlier one, (pairs,)."""
+        return self._repeated
+
+    def require(self, size: int) -> None:
+        """Refuse a set that fills no batch.
+
+        Raises:
+            HarnessError: It has too few pairs, or too few different ones.
+        """
+        repeated = int(self._repeated.sum())
+        if len(self) - repeated < size:
+            also = f", of which {repeated:,} repeat an earlier one" if repeated else ""
+            raise HarnessError(
+                f"{self.name} has {len(self):,} pairs{also}: they do not fill a batch of {size}.",
+                hint="Give more data, or a smaller batch: --set batch_size=… --set cluster_size=…",
+            )
+        if repeated:
+            self._spec.log.note(
+                f"{self.name}: {repeated:,} of {len(self):,} pairs repeat an earlier one and are left out"
+            )
+
+    def encode(self, columns: Sequence[str]) -> None:
+        """Encode the texts of some columns, the first of which has the queries."""
+        for name in columns:
+            side = SIDES[name != self.rows.column_names[0]]
+            for part in self.rows.select_columns([name]).iter(batch_size=PART):
+                self._vectors.encode(side, part[name])
+
+    def vectors(self, begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The vectors of the queries and of the documents of some pairs."""
+        part, (query, document) = self.rows[begin:end], self.rows.column_names[:2]
+        return self._vectors.of(SIDES[0], part[query]), self._vectors.of(SIDES[1], part[document])
+
+
+# The clusters of a set
+
+
+def _clusters(
+    pairs: _PairSet, spec: TrainingSpec, settings: ContextualSettings, guide: Guide
+) -> PairClusters:
+    """The clusters of a set from the cache; where they are not there, one process makes them."""
+    identity = clusters_identity(settings, guide, pairs.data)
+    folder = spec.cache / "clusters" / digest(identity)
+    found = PairClusters.read(folder / FILE, identity)
+    if found is None:
+        with _lease(folder, spec):
+            found = PairClusters.read(folder / FILE, identity)
+            if found is None:
+                pairs.encode(pairs.rows.column_names[:2])
+                work = _work(folder, spec)
+                found = make_clusters(pairs, settings.clusters, identity, work)
+    facts = found.facts
+    spec.log.note(
+        f"{pairs.name}: {facts['clusters'] - facts['empty']:,} clusters of {facts['pairs']:,} pairs, the "
+        f"largest of {facts['largest']:,}, mean similarity to their centroids {facts['similarity']:.4f}"
+    )
+    return found
+
+
+def _work(folder: Path, spec: TrainingSpec) -> ClusterWork:
+    def tell(name: str, count: int | None) -> None:
+        kind: Any = "ranking" if name else "ranked"
+        spec.log.progress(kind, text=name, texts=count or 0)
+
+    return ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
+
+
+@contextmanager
+def _lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
+    """The right to make the clusters of a folder, of which another training may have it first."""
+    leases = files.Leases(folder)
+    try:
+        mine = leases.claim("lease")
+        if not mine:
+            spec.log.stage("waiting for another training to make the clusters")
+        while not mine:
+            if STOP.is_set():
+                raise Stopped
+            time.sleep(POLL)
+            mine = leases.claim("lease")
+        yield
+    finally:
+        leases.close()
+
+
+class ContextualSetup(EmbeddingSetup):
+    """The training of a model with one vector for each text on contextual batches.
+
+    Args:
+        settings: The settings of the recipe.
+        loss: The loss without a filter.
+        vectors: The guide's vectors.
+        clusters: Those of each set; none for batches of another kind.
+        caches: Whether the loss gives the same step with fewer rows in a pass.
+    """
+
+    def __init__(
+        self,
+        settings: ContextualSettings,
+        loss: Loss,
+        vectors: GuideVectors,
+        clusters: Sequence[PairClusters],
+        *,
+        caches: bool,
+    ) -> None:
+        super().__init__(settings, loss, caches=caches)
+        self.numbered = settings.filters
+        self._contextual, self._vectors, self._clusters = settings, vectors, clusters
+        self._rows: Dataset | None = None
+
+    def rows(self, spec: TrainingSpec) -> Dataset:
+        """The rows of all training sets, under the column names of the first."""
+        self._rows = super().rows(spec)
+        return self._rows
+
+    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
+        """Batches of clusters, each of one set; or those that the settings name."""
+        if self._contextual.batches != "contextual":
+            return super().order(data, spec)
+        begin, found = 0, []
+        for one in self._clusters:
+            tour = one.tour if self._contextual.packing == "tour" else ()
+            found.append(begin + packed(one.numbers, self._contextual.unit, seed=spec.seed, tour=tour))
+            begin += len(one.numbers)
+        each = self._contextual.batch_size // self._contextual.unit
+        return PackedOrder(np.concatenate(found), epochs=self._contextual.epochs, seed=spec.seed, each=each)
+
+    def model(self, spec: TrainingSpec) -> Any:
+        """The backbone with a new pooling and the prefixes of the recipe."""
+        model = super().model(spec)
+        if self._contextual.prompts:
+            model.prompts, model.default_prompt_name = dict(self._contextual.prompts), None
+        if not self._contextual.dropout:
+            _without_dropout(model)
+        return model
+
+    def collator(self, model: Any) -> Any:
+        """The library's, with the prefixes of both sides."""
+        assert self._rows is not None
+        query, *documents = self._rows.column_names
+        prompts = {query: self._contextual.query_prefix}
+        prompts |= dict.fromkeys(documents, self._contextual.document_prefix)
+        return SentenceTransformerDataCollator(tokenize_fn=model.tokenize, prompts=prompts)
+
+    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+        """The loss of the recipe, without false negatives where the settings have a filter."""
+        settings = self._contextual
+        if not settings.filters:
+            return super().loss(model, micro_batch=micro_batch, gather=gather)
+        return filtered_loss(
+            model,
+            self._filter,
+            settings.scale,
+            group=settings.group,
+            micro_batch=micro_batch,
+            gather=gather,
+        )
+
+    @property
+    def _filter(self) -> NegativeFilter:
+        margin, threshold = self._contextual.margin or 0.0, self._contextual.threshold
+        return NegativeFilter(vectors=self._row_vectors, margin=margin, threshold=threshold)
+
+    def _row_vectors(self, numbers: Sequence[int]) -> list[Tensor]:
+        """The guide's vectors of some rows, (rows, dimensions) for each column."""
+        assert self._rows is not None
+        texts: Mapping[str, Sequence[str]] = self._rows[list(numbers)]
+        sides = (SIDES[number > 0] for number in range(len(texts)))
+        return [
+            torch.from_numpy(self._vectors.of(side, list(column)))
+            for side, column in zip(sides, texts.values(), strict=True)
+        ]
+
+
+class TwoStageSetup(ContextualSetup):
+    """The training of a two-stage model; the arguments are those of ContextualSetup.
+
+    The documents of a group of rows are its context, and each device has groups of its own.
+    """
+
+    def __init__(self, settings: TwoStageTrainingSettings, *args: Any, **kwargs: Any) -> None:
+        super().__init__(settings, *args, **kwargs)
+        self.numbered = True
+        self._two = settings
+
+    def model(self, spec: TrainingSpec) -> Any:
+        """The backbone in both stages, or the two-stage model that is trained further."""
+        described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
+        self._length = self._two.max_length or described.max_length
+        if described.two_stage is not None:
+            model: Any = open_whole(spec)
+            model[0].settings = self._two.stages
+            model.max_seq_length = model[0].context_stage.max_seq_length = self._length
+        else:
+            text, context = open_backbone(spec), open_backbone(spec)
+            text.max_seq_length = context.max_seq_length = self._length
+            module = TwoStage(text, context, self._two.stages)
+            model = SentenceTransformer(modules=[module], device=spec.device, similarity_fn_name="cosine")
+        model.prompts, model.default_prompt_name = dict(self._two.prompts), None
+        if not self._two.dropout:
+            _without_dropout(model)
+        return model
+
+    def collator(self, model: Any) -> Any:
+        """That of one stage, and the context documents of the rows."""
+        assert self._rows is not None
+        column, tokenize = self._rows.column_names[1], model[0].tokenize_context
+        return _ContextCollator(super().collator(model), column, self._two.document_prefix, tokenize)
+
+    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+        """InfoNCE of each group behind its own context, without false negatives if the settings say so."""
+        settings = self._two
+        loss = InfoNCE(self._filter if settings.filters else None, settings.scale)
+        dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
+        if model.device.type == "cpu" and dtype == torch.float16:
+            dtype = None
+        return TwoStageLoss(
+            model[0],
+            loss,
+            group=settings.group,
+            micro_batch=micro_batch or settings.chunk or None,  # a context may have more texts than a batch
+            dtype=dtype,
+            shared=gather,
+        )
+
+
+class _ContextCollator:
+    """Tokenizes rows, and their documents once more for the first stage, as a last column."""
+
+    def __init__(self, inner: Any, column: str, prefix: str, tokenize: Any) -> None:
+        self._inner, self._column, self._prefix, self._tokenize = inner, column, prefix, tokenize
+        self.valid_label_columns = inner.valid_label_columns
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = self._inner(rows)
+        context = self._tokenize([self._prefix + row[self._column] for row in rows])
+        return {**found, **{f"context documents_{name}": one for name, one in context.items()}}
+
+
+class TwoStageLoss(nn.Module):
+    """A loss of vectors behind contexts, the mean over groups of rows, some texts in a pass.
+
+    With several processes each has groups of its own, and the mean of all gradients after `backward`.
+
+    Args:
+        module: The two-stage model, not wrapped for several processes.
+        loss: That of the vectors of a group.
+        group: Rows of a group, which are candidates for each other and each other's context; 0 for all.
+        micro_batch: Texts in a pass, which are computed twice; None for all at once.
+        dtype: That of autocast; None without one.
+        shared: Whether there are several processes.
+    """
+
+    share = 1.0
+
+    def __init__(
+        self,
+        module: TwoStage,
+        loss: InfoNCE,
+        *,
+        group: int,
+        micro_batch: int | None,
+        dtype: torch.dtype | None,
+        shared: bool,
+    ) -> None:
+        super().__init__()
+        self._gradients, self._loss = TwoStageGradients(module), loss  # neither is a part of the loss
+        self._group, self._micro_batch, self._dtype, self._shared = group, micro_batch, dtype, shared
+        self.measures: dict[str, float] = {}
+
+    def forward(self, sentence_features: Iterable[Features], labels: Tensor) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            sentence_features: The features of each column, then those of the context documents.
+            labels: (rows,) the numbers of the rows.
+        """
+        parts = [split_features(one, self._group or len(labels)) for one in sentence_features]
+        groups = [*zip(*parts, labels.split(self._group or len(labels)), strict=True)]
+        total, masked = labels.new_zeros((), dtype=torch.float32), 0.0
+        for *columns, documents, rows in groups:
+            total = total + self._of_group(columns, documents, rows) * (self.share / len(groups))
+            masked += self._loss.measures.get("masked", 0.0) / len(groups)
+        self.measures = {"masked": masked} if self._loss.measures else {}
+        return total
+
+    def _of_group(self, columns: Sequence[Features], documents: Features, rows: Tensor) -> Tensor:
+        context = self._drawn(documents)
+        largest, device = max(len(rows), len(context["input_ids"])), rows.device.type
+        most = self._micro_batch or largest
+
+        def loss(vectors: list[Tensor]) -> Tensor:
+            with torch.autocast(device, enabled=False):
+                return self._loss.mean(vectors, rows)
+
+        autocast = torch.autocast(device, dtype=self._dtype) if self._dtype else nullcontext()
+        with autocast:
+            if self._shared or most < largest:
+                chunks = [split_features(one, most) for one in columns]
+                return self._gradients(split_features(context, most), chunks, loss)
+            module = self._gradients.model
+            shared = module.context_vectors(context)
+            return loss([module.text_vectors(one, shared) for one in columns])
+
+    def _drawn(self, documents: Features) -> Features:
+        """As many documents as the context has places, in a drawn order: some of many, or each repeatedly."""
+        count, size = len(documents["input_ids"]), self._gradients.model.settings.size
+        rows = torch.randperm(count).repeat(-(-size // count))[:size]
+        return {name: one[rows.to(one.device)] for name, one in documents.items()}
+
+
+def _without_dropout(model: nn.Module) -> None:
+    """Turn off dropout: the modules, and the shares that attention has as plain numbers."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("dropout", "attention_dropout", "dropout_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)

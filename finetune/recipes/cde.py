@@ -1,0 +1,104 @@
+"""Contextual document embeddings of two stages (Morris and Rush 2024), with the numbers of NeoBERT."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from finetune.cde.plan import TwoStageRecipe
+from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
+from finetune.embedding.plan import Variant, entry
+from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.recipes import cde_batching
+from harness.data.training import TrainingData
+
+UNSUPERVISED = TrainingData(
+    path="jxm/nomic_embed_unsupervised",
+    revision="250c2c11f7cf1eb8e2df6c96d93c9322415e5f40",
+    columns=("query", "document"),
+    rows=238_998_494,
+)
+"""Pairs of Nomic from the web, of 29 sources."""
+
+SUPERVISED = TrainingData(
+    path="jxm/nomic_embed_supervised",
+    revision="7fb70730da8e12c5246c5e0c7c8840209832e47c",
+    columns=("query", "document"),
+    rows=1_695_819,
+)
+"""Pairs of Nomic from labelled data; its mined negatives are not read, as by default in the code."""
+
+
+def _two_stage(settings: ContextualSettings, *, replacement: bool = False) -> TwoStageTrainingSettings:
+    """The settings of a recipe of one stage for two; a pass through the network has 32 texts."""
+    same = {field.name: getattr(settings, field.name) for field in fields(ContextualSettings)}
+    return TwoStageTrainingSettings(**{**same, "chunk": 32}, replacement=replacement)
+
+
+PAPER = _two_stage(cde_batching.PAPER)
+"""The values of NeoBERT's appendix G; those of the model are the code's."""
+
+AUTHORS = _two_stage(cde_batching.AUTHORS, replacement=True)
+"""The authors' command for their second training, and their draw of context documents."""
+
+VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
+    "unsupervised": Variant(
+        summary="the first of the two trainings, on 239 M noisy pairs", settings=PAPER, data=(UNSUPERVISED,)
+    ),
+    "supervised": Variant(
+        summary="the second, on 1.7 M clean pairs, or the only one", settings=PAPER, data=(SUPERVISED,)
+    ),
+    "supervised-authors": Variant(
+        summary="the second by the authors' command: 5 epochs at 2e-5 without dropout and filter",
+        settings=AUTHORS,
+        data=(SUPERVISED,),
+    ),
+    "authors": Variant(
+        summary="both, the second by the authors' command, with their draw of context documents",
+        settings=AUTHORS,
+        data=(SUPERVISED,),
+    ),
+}
+
+
+def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+    """What paper and code leave open, and the reading taken."""
+    assert isinstance(settings, TwoStageTrainingSettings)
+    pooled = (
+        "A vector is the mean over the text, as is the default of the model's class; the command line of the "
+        "authors' trainer takes the mean over context and soft prompts as well (pooled=all)."
+    )
+    rotary = "Rotary positions begin at the text; in the code at the soft prompts (rotary_from=prompts)."
+    dropout = "No context vector is dropped, as in the code; the text drops 0.005 (sequence_dropout=0.005)."
+    return (
+        *cde_batching.assumed(settings)[:-1],
+        *([pooled] if settings.pooled == "text" else []),
+        *([rotary] if settings.rotary_from == "text" else []),
+        *([dropout] if settings.sequence_dropout == 0 else []),
+        "Queries and documents have the same context, as in the code's gradient caching.",
+        "bfloat16 is bfloat16; the autocast of the code names no type, and is float16.",
+        "Negatives come from the group of a row, or the batch, never from other devices.",
+    )
+
+
+RECIPE = replace(
+    entry(
+        TwoStageRecipe(
+            name="cde",
+            source="Contextual Document Embeddings and its code; NeoBERT, appendix G",
+            data=(SUPERVISED,),
+            loss=info_nce,
+            settings=PAPER,
+            defaults=PAPER,
+            assumed=_assumed,
+            assumed_data=(
+                "The 29 sources of a data set are clustered together; the code clusters each on its own.",
+            ),
+        ),
+        "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",
+        VARIANTS,
+    ),
+    chains={
+        "": ("unsupervised", "supervised"),
+        "authors": ("unsupervised", "supervised-authors"),
+    },
+)

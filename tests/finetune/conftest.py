@@ -1,0 +1,76 @@
+"""Tiny trainings on contextual batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from contextual_pairs import pairs_file
+from finetune.cde.plan import ContextualRecipe
+from finetune.recipes import cde_batching
+from harness.encoding import Encoding, Settings
+from harness.models import ModelOptions, subject
+from harness.recipe import RecipeEntry
+from harness.training import TrainingSpec
+from harness.types import Artifact
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("guide") / "guide", seed=3)
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("backbone") / "tiny")
+    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
+
+
+TINY: dict[str, Any] = {
+    "batch_size": 8,
+    "cluster_size": 8,
+    "epochs": 2,
+    "max_length": 16,
+    "learning_rate": 1e-3,
+    "warmup": 0.0,
+    "precision": "float32",
+    "dimensions": 8,
+}
+
+
+@pytest.fixture
+def recipe(guide: Path, tmp_path: Path) -> Callable[..., ContextualRecipe]:
+    """The recipe with small settings and its guide."""
+
+    def opened(
+        variant: str = "", entry: RecipeEntry = cde_batching.RECIPE, **settings: Any
+    ) -> ContextualRecipe:
+        full = replace(entry.settings[variant], **{**TINY, "guide": str(guide), **settings})
+        made = entry.open(variant, full)
+        assert isinstance(made, ContextualRecipe)
+        found = subject(str(guide), Settings(), ModelOptions(offline=True))
+        assert isinstance(found.encoding, Encoding)
+        return made.with_guide(found.artifact, found.encoding)
+
+    return opened
+
+
+@pytest.fixture
+def make(
+    recipe: Callable[..., ContextualRecipe], backbone: Artifact, tmp_path: Path
+) -> Callable[..., TrainingSpec]:
+    """A spec in a folder of its own; settings and fields of the spec may be given."""
+    rows = pairs_file(tmp_path / "rows", 60)
+
+    def spec(name: str = "run", settings: Mapping[str, Any] | None = None, **fields: Any) -> TrainingSpec:
+        (tmp_path / name).mkdir(exist_ok=True)
+        given = {"backbone": backbone, "data": (rows,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
+        given |= {"threads": 1, "cache": tmp_path / "cache", **fields}
+        return TrainingSpec(recipe=recipe(**(settings or {})), folder=tmp_path / name, **given)
+
+    return spec
