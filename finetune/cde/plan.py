@@ -13,7 +13,6 @@ from harness.encoder.model_settings import Description, with_two_stages
 from harness.encoding import Encoding
 from harness.errors import DataError, UsageError
 from harness.lineage import Lineage, ParentPart
-from harness.recipe import PlannedModel
 from harness.training import TrainingSpec
 from harness.types import Artifact
 
@@ -45,34 +44,6 @@ class ContextualRecipe(EmbeddingRecipe):
                 hint="Name a model of single vectors: --set guide=MODEL.",
             )
         return replace(self, found=Guide(artifact=artifact, encoding=encoding))
-
-    def plan(
-        self,
-        backbone: Artifact,
-        data: Sequence[LocatedTraining],
-        *,
-        seed: int,
-        planned: Description | None = None,
-    ) -> PlannedModel:
-        """The model that the training would make; see `TrainerRecipe.plan`.
-
-        Of each set the pairs that fill no batch are left out.
-        """
-        made, settings = super().plan(backbone, data, seed=seed, planned=planned), self._own
-        counts = [part.rows for part in data[: len(data) - len(self._chosen())]]
-        if settings.batches == "contextual" and None not in counts:
-            groups = sum(count // settings.unit for count in counts if count is not None)
-            steps = settings.epochs * (groups // (settings.batch_size // settings.unit))
-            texts = steps * settings.batch_size * self._texts_per_row(data)
-            made = replace(made, steps=steps, texts=texts)
-        rises = settings.warmup_steps(made.steps or 0)
-        if made.steps is not None and rises > made.steps:
-            note = (
-                f"the learning rate rises for {rises:,} steps, and there are {made.steps:,}: it never "
-                f"gets to {settings.learning_rate:g}; --set warmup=0.1 has it rise for a tenth of them"
-            )
-            made = replace(made, notes=(*made.notes, note))
-        return made
 
     def train(self, spec: TrainingSpec) -> None:
         """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""
@@ -108,6 +79,14 @@ class ContextualRecipe(EmbeddingRecipe):
                 "parents": (*made.parents, ParentPart.of(self.found.artifact)),
             }
         )
+
+    def _work(self, settings: EmbeddingSettings, counts: Sequence[int]) -> tuple[int, int]:
+        """Of each set the pairs that fill no batch are left out."""
+        if settings.batches != "contextual":
+            return super()._work(settings, counts)
+        groups = sum(count // self._own.unit for count in counts)
+        steps = settings.epochs * (groups // (settings.batch_size // self._own.unit))
+        return steps, steps * settings.batch_size
 
     def _check_data(self, data: Sequence[LocatedTraining]) -> None:
         super()._check_data(data)
@@ -146,31 +125,15 @@ class TwoStageRecipe(ContextualRecipe):
         """Whether a training may start from a two-stage model: it may."""
         return True
 
-    def plan(
-        self,
-        backbone: Artifact,
-        data: Sequence[LocatedTraining],
-        *,
-        seed: int,
-        planned: Description | None = None,
-    ) -> PlannedModel:
-        """The model that the training would make; see `TrainerRecipe.plan`.
-
-        Context documents count as texts.
-
-        Raises:
-            ModelError: The backbone has no network of ours, or too few positions.
-        """
-        made, own = super().plan(backbone, data, seed=seed, planned=planned), self._two
-        if made.steps is None or made.texts is None:
-            return made
-        context = made.steps * own.context_size * (own.batch_size // own.unit)
-        return replace(made, texts=made.texts + context)
-
     @property
     def _two(self) -> TwoStageTrainingSettings:
         assert isinstance(self.settings, TwoStageTrainingSettings)
         return self.settings
+
+    def _texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
+        """Context documents count as texts."""
+        context = self._two.context_size * (self._two.batch_size // self._two.unit)
+        return super()._texts(steps, rows, data) + steps * context
 
     def _description(self, found: Description) -> Description:
         length = self._two.max_length or found.max_length

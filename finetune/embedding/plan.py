@@ -38,6 +38,16 @@ def _none(_settings: object) -> tuple[str, ...]:
     return ()
 
 
+def _warmup_notes(settings: TrainerSettings, steps: int | None) -> tuple[str, ...]:
+    """That a training ends before its learning rate has risen, where it does."""
+    if steps is None or (rises := settings.warmup_steps(steps)) <= steps:
+        return ()
+    return (
+        f"the learning rate rises for {rises:,} steps, and there are {steps:,}: it never gets to "
+        f"{settings.learning_rate:g}; --set warmup=0.1 has it rise for a tenth of them",
+    )
+
+
 SettingsT = TypeVar("SettingsT", bound=TrainerSettings)
 
 
@@ -115,14 +125,15 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         training = data[: len(data) - len(self._chosen())]
         self._check_data(training)
         counts = [part.rows for part in training if part.rows is not None]
-        rows = sum(counts) if len(counts) == len(training) else None
-        steps = None if rows is None else settings.steps(rows)
+        known = len(counts) == len(training)
+        steps, rows = self._work(settings, counts) if known else (None, None)
+        texts = None if steps is None or rows is None else self._texts(steps, rows, training)
         return PlannedModel(
             lineage=self._lineage(backbone, settings, data, seed),
             description=self._description(found),
             steps=steps,
-            texts=None if rows is None else settings.rows_read(rows) * self._texts_per_row(training),
-            notes=self._notes(backbone, found, settings),
+            texts=texts,
+            notes=(*self._notes(backbone, found, settings), *_warmup_notes(settings, steps)),
         )
 
     @abstractmethod
@@ -144,6 +155,14 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     @abstractmethod
     def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
         """The texts that a row of the data has in training."""
+
+    def _work(self, settings: SettingsT, counts: Sequence[int]) -> tuple[int, int]:
+        """The steps of a training on sets of these numbers of rows, and the rows that it reads."""
+        return settings.steps(sum(counts)), settings.rows_read(sum(counts))
+
+    def _texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
+        """The texts of a training that takes so many steps and reads so many rows."""
+        return rows * self._texts_per_row(data)
 
     def _chosen(self) -> tuple[Selection, ...]:
         return ()
