@@ -18,13 +18,13 @@ import pytest
 import tiny
 from blocked import BLOCK
 from harness.bm25 import STOP_WORDS, bm25, ranking_text
-from harness.cli import invoke
 from harness.encoding import Ranking
 from harness.errors import DataError, UsageError
 from harness.identity import encoding_identity
 from harness.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.request import Request
 from harness.types import SIDES, Data, Outcome, Task
+from retrieval_data import lay_own
 from suites._content import Content, Document, Query, Retrieval
 from suites._mteb.source import BuiltSource, _mteb_task, _quiet, _run
 
@@ -267,35 +267,14 @@ def test_documents_in_portions_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A retrieval task in BEIR's layout, and pairs of texts."""
-    folder = tmp_path / "own"
-    (folder / "qrels").mkdir(parents=True)
+    """A retrieval task, and pairs of texts."""
     documents = [{"_id": d.id, "title": d.title, "text": d.text} for d in CONTENT.documents]
     queries = [{"_id": q.id, "text": q.text} for q in CONTENT.queries]
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    judged = [f"{q}\t{d}\t{grade}" for q, grades in CONTENT.qrels.items() for d, grade in grades.items()]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged, ""]))
-    pairs = "".join(f"a river {i}\ta boat {i * 7 % 5}\t{i % 5}\n" for i in range(20))
-    (folder / "pairs.tsv").write_text("text1\ttext2\tscore\n" + pairs)
-    (folder / "harness.toml").write_text(
-        '[[task]]\nname = "notes"\ntype = "retrieval"\n'
-        '[[task]]\nname = "similar"\ntype = "sts"\nfile = "pairs.tsv"\n'
-    )
-    return folder
+    judged = [(q, d, grade) for q, grades in CONTENT.qrels.items() for d, grade in grades.items()]
+    return lay_own(tmp_path / "own", documents, queries, judged, pairs=20)
 
 
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*words: object) -> tuple[int, str, str]:
-        where = [] if "list" in words else ["--results", tmp_path / "results"]
-        code = invoke([str(word) for word in (*words, *where)])
-        return (code, *capsys.readouterr())
-
-    return run
 
 
 def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Command) -> None:

@@ -14,13 +14,13 @@ import torch
 
 import tiny
 import two_stage_models
-from harness.cli import invoke
 from harness.context_documents import NULL, ContextDocuments
 from harness.encoder.two_stage_settings import PREFIXES
 from harness.encoding import ContextChoice, ContextDraw, Encoding
 from harness.errors import DataError
 from harness.identity import digest
 from harness.types import SIDES, Data, Task
+from retrieval_data import lay_own
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
 TEXTS = [f"the {WORDS[n * 3 % 10]} on {WORDS[n * 7 % 10]}, {n}" for n in range(20)]
@@ -120,30 +120,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A retrieval task in BEIR's layout, and pairs of texts."""
-    folder = tmp_path / "own"
-    (folder / "qrels").mkdir(parents=True)
-    for name, texts in (("corpus", TEXTS), ("queries", QUERIES)):
-        rows = [json.dumps({"_id": f"{name[0]}{n}", "text": text}) for n, text in enumerate(texts)]
-        (folder / f"{name}.jsonl").write_text("\n".join(rows))
-    judged = [f"q{query}\tc{document}\t1" for query, document in JUDGED]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged, ""]))
-    pairs = "".join(f"a river {i}\ta boat {i * 7 % 5}\t{i % 5}\n" for i in range(3))
-    (folder / "pairs.tsv").write_text("text1\ttext2\tscore\n" + pairs)
-    (folder / "harness.toml").write_text(
-        '[[task]]\nname = "notes"\ntype = "retrieval"\n'
-        '[[task]]\nname = "similar"\ntype = "sts"\nfile = "pairs.tsv"\n'
+    """A retrieval task, and pairs of texts."""
+    documents, queries = (
+        [{"_id": f"{side}{n}", "text": text} for n, text in enumerate(texts)]
+        for side, texts in (("c", TEXTS), ("q", QUERIES))
     )
-    return folder
-
-
-@pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*words: object) -> tuple[int, str, str]:
-        code = invoke([str(word) for word in (*words, "--results", tmp_path / "results")])
-        return (code, *capsys.readouterr())
-
-    return run
+    judged = [(f"q{query}", f"c{document}", 1) for query, document in JUDGED]
+    return lay_own(tmp_path / "own", documents, queries, judged, pairs=3)
 
 
 def records(tmp_path: Path, task: str) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ import pytest
 import late_models
 from fakes import task
 from harness import catalog
-from harness.cli import invoke
 from harness.context import Event, JobContext, WorkerLimits
 from harness.encoder.content import content_key
 from harness.encoder.model_settings import describe, resolve_encoding
@@ -23,6 +22,7 @@ from harness.identity import evaluation_identity
 from harness.late_interaction import MaxSimRanker
 from harness.types import Artifact, SuiteOptions
 from harness.vectors import Space
+from retrieval_data import lay_own
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
 DOCUMENTS = [
@@ -43,29 +43,9 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A retrieval task in BEIR's layout, a reranking task, and pairs of texts."""
-    folder = tmp_path / "own"
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", DOCUMENTS), ("queries", QUERIES)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    judged = [f"{query}\t{document}\t1" for query, document in JUDGED]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged, ""]))
-    pairs = "".join(f"a river {i}\ta boat {i * 7 % 5}\t{i % 5}\n" for i in range(20))
-    (folder / "pairs.tsv").write_text("text1\ttext2\tscore\n" + pairs)
-    (folder / "harness.toml").write_text(
-        '[[task]]\nname = "notes"\ntype = "retrieval"\n'
-        '[[task]]\nname = "similar"\ntype = "sts"\nfile = "pairs.tsv"\n'
-    )
-    return folder
-
-
-@pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*words: object) -> tuple[int, str, str]:
-        code = invoke([str(word) for word in (*words, "--results", tmp_path / "results")])
-        return (code, *capsys.readouterr())
-
-    return run
+    """A retrieval task, and pairs of texts."""
+    judged = [(query, document, 1) for query, document in JUDGED]
+    return lay_own(tmp_path / "own", DOCUMENTS, QUERIES, judged, pairs=20)
 
 
 def record_of(tmp_path: Path) -> dict[str, Any]:

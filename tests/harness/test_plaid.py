@@ -35,6 +35,7 @@ from harness.plaid_index import ExactSearch, KeptVectors, PlaidIndex
 from harness.search import top_k_by_maxsim
 from harness.types import SuiteOptions
 from harness.vectors import Space, TokenVectors
+from retrieval_data import lay_own
 
 LATE = LateInteraction(
     query_length=8,
@@ -400,20 +401,11 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A retrieval task in BEIR's layout, of 40 documents and 6 queries."""
-    folder = tmp_path / "own"
-    (folder / "qrels").mkdir(parents=True)
-    documents = [f"{WORDS[n % 10]} the {WORDS[n * 3 % 10]} on {WORDS[n * 7 % 10]}, {n}!" for n in range(40)]
-    rows = {
-        "corpus": [{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(documents)],
-        "queries": [{"_id": f"q{n}", "text": f"{WORDS[n]} {WORDS[n * 3 % 10]}"} for n in range(6)],
-    }
-    for name, some in rows.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
-    judged = [f"q{n}\td{n}\t1" for n in range(6)]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged, ""]))
-    (folder / "harness.toml").write_text('[[task]]\nname = "notes"\ntype = "retrieval"\n')
-    return folder
+    """A retrieval task of 40 documents and 6 queries."""
+    texts = [f"{WORDS[n % 10]} the {WORDS[n * 3 % 10]} on {WORDS[n * 7 % 10]}, {n}!" for n in range(40)]
+    documents = [{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(texts)]
+    queries = [{"_id": f"q{n}", "text": f"{WORDS[n]} {WORDS[n * 3 % 10]}"} for n in range(6)]
+    return lay_own(tmp_path / "own", documents, queries, [(f"q{n}", f"d{n}", 1) for n in range(6)])
 
 
 @pytest.fixture

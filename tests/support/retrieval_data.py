@@ -61,6 +61,37 @@ def lay_retrieval(
     return folder
 
 
+def lay_own(
+    folder: Path,
+    documents: Iterable[Mapping[str, object]],
+    queries: Iterable[Mapping[str, object]],
+    judged: Iterable[tuple[str, str, int]],
+    *,
+    pairs: int = 0,
+) -> Path:
+    """A suite of one's own: the retrieval task "notes" in BEIR's layout, and scored pairs as "similar".
+
+    Args:
+        folder: The suite's folder.
+        documents: Rows with `_id`, `title` and `text`.
+        queries: Rows with `_id` and `text`.
+        judged: Queries, documents and grades.
+        pairs: The number of scored pairs; without any there is no second task.
+    """
+    write(folder / "corpus.jsonl", documents)
+    write(folder / "queries.jsonl", queries)
+    (folder / "qrels").mkdir()
+    grades = [f"{query}\t{document}\t{grade}" for query, document, grade in judged]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *grades, ""]))
+    tasks = '[[task]]\nname = "notes"\ntype = "retrieval"\n'
+    if pairs:
+        rows = "".join(f"a river {i}\ta boat {i * 7 % 5}\t{i % 5}\n" for i in range(pairs))
+        (folder / "pairs.tsv").write_text("text1\ttext2\tscore\n" + rows)
+        tasks += '[[task]]\nname = "similar"\ntype = "sts"\nfile = "pairs.tsv"\n'
+    (folder / "harness.toml").write_text(tasks)
+    return folder
+
+
 def card(configs: Mapping[str, Mapping[str, Path]]) -> str:
     """A README that names the files of configurations by split."""
     entries = [
