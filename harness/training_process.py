@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 from harness.data.offline import forbid_network
@@ -17,6 +19,7 @@ from harness.training import STOP, STOPPED, TrainingSpec, read_spec
 
 def _main(folder: str, rank: str) -> int:
     """Train as the spec in the folder says; returns the exit code."""
+    faulthandler.enable()
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides when to stop
     signal.signal(signal.SIGTERM, lambda *_: STOP.set())
@@ -41,7 +44,8 @@ def _train(spec: TrainingSpec) -> int:
         return 1
     except Exception as error:
         spec.log.error(error)
-        raise
+        traceback.print_exc()
+        return 1
     return 0
 
 
@@ -56,5 +60,15 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
+def _exit(code: int) -> None:
+    """End without Python's own finalization, in which the threads of torch.distributed now and then abort.
+
+    By then the model and the log are on the disk; an abort would make a whole training a failed one.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    _exit(_main(*sys.argv[1:]))
