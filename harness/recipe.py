@@ -11,7 +11,7 @@ from harness.data.locate import Located
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_settings import Description
 from harness.encoding import Encoding
-from harness.errors import DataError
+from harness.errors import DataError, UsageError
 from harness.jobs import Job
 from harness.lineage import Lineage
 from harness.training import TrainingSpec
@@ -187,16 +187,24 @@ class GuidedRecipe(ModelRecipe, Protocol):
 
     @property
     def guide(self) -> str:
-        """The guide as a user types it, as for --model."""
+        """The guide as a user types it, as for --model; empty where the settings need none."""
         ...
 
     def with_guide(self, artifact: Artifact, encoding: Encoding) -> ModelRecipe:
-        """The recipe with its guide on disk, without which it neither plans nor trains.
+        """The recipe with its guide on disk, without which it neither plans nor trains where it needs one.
 
         Raises:
             UsageError: The recipe cannot use such a model.
         """
         ...
+
+
+def two_stages_refused(model: str, recipe: str) -> UsageError:
+    """The error for a two-stage model in the place of a backbone."""
+    return UsageError(
+        f"{model} has two stages, and {recipe} trains one backbone.",
+        hint="Give the bare backbone; --recipe cde trains a two-stage model further.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

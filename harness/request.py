@@ -22,7 +22,7 @@ from harness.errors import UsageError, unknown
 from harness.models import ModelOptions, subject
 from harness.plaid import KEEP_GIGABYTES
 from harness.plan import ConfiguredModel, Plan
-from harness.recipe import ModelRecipe, TaskRecipe
+from harness.recipe import ModelRecipe, TaskRecipe, two_stages_refused
 from harness.recipe_request import RecipeRequest, Recipes, changes_of, require_model_recipe, vector_options
 from harness.store import Store
 from harness.training_plan import TrainingRequest, planned_models
@@ -472,9 +472,7 @@ def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | Non
     """Refuse a two-stage model where a recipe would train one of its backbones for each task."""
     name = next((one.artifact.name for one in asked if one.has_two_stages), None)
     if name is not None and recipe is not None:
-        raise UsageError(
-            f"{name} has two stages, and {recipe.name} trains one backbone.", hint="Give the bare backbone."
-        )
+        raise two_stages_refused(name, recipe.name)
 
 
 def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -66,6 +67,7 @@ class TrainingSpec:
         micro_batch: The most rows in a pass, where a larger one did not fit; None for no limit.
         minutes: The time between two checkpoints.
         rank: The number of this process.
+        start: The name of this start of the training, which its processes share.
     """
 
     recipe: _Trains
@@ -82,6 +84,7 @@ class TrainingSpec:
     micro_batch: int | None = None
     minutes: float = 10.0
     rank: int = 0
+    start: str = ""
 
     @property
     def device(self) -> str:
@@ -241,6 +244,7 @@ def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
     """
     spec.folder.mkdir(parents=True, exist_ok=True)
     (spec.folder / EVENTS).write_bytes(b"")
+    spec = replace(spec, start=uuid.uuid4().hex)
     (spec.folder / SPEC).write_bytes(pickle.dumps(spec))
     with _group(spec) as group:
         messages = _Messages(spec.folder / EVENTS)

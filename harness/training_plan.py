@@ -12,6 +12,7 @@ from harness.data.training import LocatedTraining, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.encoding import Encoding, Settings
 from harness.errors import DataError, HarnessError, UsageError
+from harness.identity import canonical
 from harness.jobs import Job
 from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
@@ -94,8 +95,8 @@ def planned_models(
 
 
 def _guided(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
-    """A recipe with its guide found, where it has one."""
-    if not isinstance(recipe, GuidedRecipe):
+    """A recipe with its guide found, where it needs one."""
+    if not isinstance(recipe, GuidedRecipe) or not recipe.guide:
         return recipe
     options = ModelOptions(offline=request.data.offline, cache=request.data.cache)
     try:
@@ -203,11 +204,24 @@ def _located(
     try:
         selection = tuple(locate_training(one, request.data) for one in recipe.selection)
         if own:
-            return tuple(own_training(name, request.data) for name in own), selection
+            data = tuple(own_training(name, request.data) for name in own)
+            _require_different(own, data)
+            return data, selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
     except DataError as error:
         hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
         raise UsageError(error.message, hint=hint or None) from error
+
+
+def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) -> None:
+    """Refuse the same rows under two names, which would be trained twice."""
+    first: dict[str, str] = {}
+    for name, part in zip(names, data, strict=True):
+        other = first.setdefault(canonical(part.data.identity), name)
+        if other != name:
+            raise UsageError(
+                f"--train-data {name} has the same rows as {other}.", hint="Leave one of them out."
+            )
 
 
 def _planned(

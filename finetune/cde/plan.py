@@ -22,14 +22,14 @@ class ContextualRecipe(EmbeddingRecipe):
     """A recipe that trains a model with one vector for each text on contextual batches.
 
     Attributes:
-        found: The guide that the settings name, once it is found.
+        found: The guide that the settings name, once it is found; None too where they need none.
     """
 
     found: Guide | None = None
 
     @property
     def guide(self) -> str:
-        """The guide as a user types it."""
+        """The guide as a user types it; empty where the settings need none."""
         return self._own.guide
 
     def with_guide(self, artifact: Artifact, encoding: Encoding) -> ContextualRecipe:
@@ -49,7 +49,6 @@ class ContextualRecipe(EmbeddingRecipe):
         """Cluster the pairs, train, in a process of its own, and write the model to `spec.output`."""
         from finetune.cde.training import train_contextual
 
-        assert self.found is not None
         settings = self._fitted(spec.backbone)
         assert isinstance(settings, ContextualSettings)
         train_contextual(spec, settings, self.loss, self.found, caches=self.caches)
@@ -71,6 +70,8 @@ class ContextualRecipe(EmbeddingRecipe):
     ) -> Lineage:
         """The lineage with the guide beside the backbone; its name is not in the key, how it encodes is."""
         made = super()._lineage(backbone, settings, data, seed)
+        if self.found is None and not self._own.guided:
+            return made
         if self.found is None:
             raise UsageError(f"The guide of {self.name} is not known.", hint="Name one: --set guide=MODEL.")
         return made.model_copy(
@@ -106,14 +107,15 @@ class ContextualRecipe(EmbeddingRecipe):
             )
 
     def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
-        assert self.found is not None
-        own, name, uses = self._own, self.found.artifact.name, list[str]()
+        own, uses = self._own, list[str]()
         if own.batches == "contextual":
             uses.append(f"batches of clusters of about {own.cluster_size} pairs")
         if own.filters:
             uses.append("a filter of false negatives")
-        guided = (f"the guide {name} makes {' and '.join(uses)}",) if uses else ()
-        return (*super()._notes(backbone, found, settings), *guided)
+        notes = super()._notes(backbone, found, settings)
+        if self.found is None:
+            return notes
+        return (*notes, f"the guide {self.found.artifact.name} makes {' and '.join(uses)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 from finetune.embedding.settings import EmbeddingSettings
 from harness.data.training import LocatedTraining
@@ -69,7 +69,8 @@ class ContextualSettings(EmbeddingSettings):
 
     Attributes:
         guide: The finished model whose vectors make the clusters and the filter, as for --model. The authors'
-            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large".
+            code has gtr-t5-base for the clusters, NeoBERT a "GTE-large". There is none
+            without contextual batches and without a filter.
         cluster_size: Pairs of a cluster on average: 512 by NeoBERT, 256 by default in the code.
         dimensions: Dimensions that the guide's vectors are reduced to before k-means (code).
         iterations: The most iterations of k-means; the code has 100.
@@ -99,6 +100,21 @@ class ContextualSettings(EmbeddingSettings):
 
     orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates", "contextual")
 
+    def normal(self) -> Self:
+        """The settings with one value for each meaning: those without effect have none of their own."""
+        contextual = self.batches == "contextual"
+        of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
+        unused: dict[str, Any] = {
+            field.name: field.default
+            for field in fields(self)
+            if field.name in of_clusters and not contextual
+        }
+        if self.threshold is not None:
+            unused["margin"] = None
+        if not self.guided:
+            unused["guide"] = ""
+        return replace(super().normal(), **unused)
+
     @property
     def clusters(self) -> ClusterSettings:
         """The part of the settings that the clusters depend on."""
@@ -121,6 +137,11 @@ class ContextualSettings(EmbeddingSettings):
         return self.margin is not None or self.threshold is not None
 
     @property
+    def guided(self) -> bool:
+        """Whether a guide is needed: for contextual batches, or for the filter."""
+        return self.batches == "contextual" or self.filters
+
+    @property
     def prompts(self) -> Mapping[str, str]:
         """The prefixes by task type, as the authors evaluate; both sides of Quora are queries.
 
@@ -141,7 +162,7 @@ class ContextualSettings(EmbeddingSettings):
         for name in ("cluster_size", "dimensions", "iterations", "starts"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         self._require("cluster_seed", self.cluster_seed >= 0, "0 or more")
-        self._require("guide", bool(self.guide.strip()), "a model, e.g. minilm")
+        self._require("guide", bool(self.guide.strip()) or not self.guided, "a model, e.g. minilm")
         for name in ("margin", "threshold"):
             value = getattr(self, name)
             self._require(name, value is None or math.isfinite(value), "a number, or none")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 from sentence_transformers.data_collator import SentenceTransformerDataCollator
@@ -57,7 +55,7 @@ PREPARED = "prepared"
 
 
 def train_contextual(
-    spec: TrainingSpec, settings: ContextualSettings, loss: Loss, guide: Guide, *, caches: bool
+    spec: TrainingSpec, settings: ContextualSettings, loss: Loss, guide: Guide | None, *, caches: bool
 ) -> None:
     """Train as the spec says; the guide's vectors and the clusters are made first, where they are not there.
 
@@ -65,7 +63,7 @@ def train_contextual(
         spec: The training.
         settings: The settings of the recipe, which decide between one stage and two.
         loss: The loss of one stage without a filter.
-        guide: The guide.
+        guide: The guide; None where the settings need none.
         caches: Whether that loss gives the same step with fewer rows in a pass.
 
     Raises:
@@ -73,13 +71,15 @@ def train_contextual(
     """
     if spec.output.is_dir():
         return
-    vectors = GuideVectors(guide, spec)
-    try:
-        with _alone(spec) as first:
-            clusters = _prepare(spec, settings, guide, vectors, first=first)
-    except Stopped:
-        return
-    vectors.release()
+    vectors, clusters = None, tuple[PairClusters, ...]()
+    if guide is not None:
+        vectors = GuideVectors(guide, spec)
+        try:
+            with _alone(spec) as first:
+                clusters = _prepare(spec, settings, guide, vectors, first=first)
+        except Stopped:
+            return
+        vectors.release()
     if isinstance(settings, TwoStageTrainingSettings):
         train(spec, settings, TwoStageSetup(settings, loss, vectors, clusters, caches=True))
     else:
@@ -109,15 +109,14 @@ def _alone(spec: TrainingSpec) -> Iterator[bool]:
 
     They meet in a file, as the library's barrier gives up after some minutes.
     """
-    file, parent = spec.folder / PREPARED, psutil.Process(os.getppid())
-    mark = f"{parent.pid} {parent.create_time()} {spec.micro_batch}"
-    while spec.rank > 0 and not (file.is_file() and file.read_text() == mark):
+    file = spec.folder / PREPARED
+    while spec.rank > 0 and not (file.is_file() and file.read_text() == spec.start):
         if STOP.is_set():
             raise Stopped
         time.sleep(POLL)
     yield spec.rank == 0
     if spec.rank == 0:
-        files.replace(file, mark.encode())
+        files.replace(file, spec.start.encode())
 
 
 # The guide's vectors
@@ -163,7 +162,8 @@ class GuideVectors:
         try:
             return self._space(side).get(texts)
         except KeyError:  # removed from the cache meanwhile
-            self.encode(side, texts)
+            with torch.random.fork_rng():  # the dropout of the next step is that of an undisturbed training
+                self.encode(side, texts)
             return self._space(side).get(texts)
 
     def release(self) -> None:
@@ -304,7 +304,7 @@ class ContextualSetup(EmbeddingSetup):
     Args:
         settings: The settings of the recipe.
         loss: The loss without a filter.
-        vectors: The guide's vectors.
+        vectors: The guide's vectors; None without a filter and without clusters.
         clusters: Those of each set; none for batches of another kind.
         caches: Whether the loss gives the same step with fewer rows in a pass.
     """
@@ -313,7 +313,7 @@ class ContextualSetup(EmbeddingSetup):
         self,
         settings: ContextualSettings,
         loss: Loss,
-        vectors: GuideVectors,
+        vectors: GuideVectors | None,
         clusters: Sequence[PairClusters],
         *,
         caches: bool,
@@ -329,7 +329,11 @@ class ContextualSetup(EmbeddingSetup):
         return self._rows
 
     def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
-        """Batches of clusters, each of one set; or those that the settings name."""
+        """Batches of clusters, each of one set; or those that the settings name.
+
+        Raises:
+            HarnessError: The groups of all sets fill no batch.
+        """
         if self._contextual.batches != "contextual":
             return super().order(data, spec)
         begin, found = 0, []
@@ -337,8 +341,15 @@ class ContextualSetup(EmbeddingSetup):
             tour = one.tour if self._contextual.packing == "tour" else ()
             found.append(begin + packed(one.numbers, self._contextual.unit, seed=spec.seed, tour=tour))
             begin += len(one.numbers)
+        groups = np.concatenate(found)
         each = self._contextual.batch_size // self._contextual.unit
-        return PackedOrder(np.concatenate(found), epochs=self._contextual.epochs, seed=spec.seed, each=each)
+        if len(groups) < each:
+            raise HarnessError(
+                f"The different pairs fill {len(groups):,} of the {each} groups of a batch, each of "
+                f"{self._contextual.unit} pairs of one set.",
+                hint="Give more data, or a smaller batch: --set batch_size=…",
+            )
+        return PackedOrder(groups, epochs=self._contextual.epochs, seed=spec.seed, each=each)
 
     def model(self, spec: TrainingSpec) -> Any:
         """The backbone with a new pooling and the prefixes of the recipe."""
@@ -379,6 +390,7 @@ class ContextualSetup(EmbeddingSetup):
     def _row_vectors(self, numbers: Sequence[int]) -> list[Tensor]:
         """The guide's vectors of some rows, (rows, dimensions) for each column."""
         assert self._rows is not None
+        assert self._vectors is not None
         texts: Mapping[str, Sequence[str]] = self._rows[list(numbers)]
         sides = (SIDES[number > 0] for number in range(len(texts)))
         return [

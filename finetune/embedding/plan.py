@@ -16,7 +16,7 @@ from harness.encoder.model_settings import WIDTHS, Description, describe
 from harness.errors import DataError, UsageError, unknown
 from harness.identity import canonical
 from harness.lineage import Lineage, ParentPart
-from harness.recipe import PlannedModel, RecipeEntry
+from harness.recipe import PlannedModel, RecipeEntry, two_stages_refused
 from harness.training import TrainingSpec
 from harness.types import Artifact, Output
 
@@ -173,10 +173,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
 
     def _check_backbone(self, backbone: Artifact, found: Description) -> None:
         if found.two_stage is not None and not self.trains_two_stages:
-            raise UsageError(
-                f"{backbone.name} has two stages, and {self.name} trains one backbone.",
-                hint="Give the bare backbone.",
-            )
+            raise two_stages_refused(backbone.name, self.name)
         entered = input_modules(backbone.folder)
         if entered and [library_class(kind) for kind, _ in entered] != ["Transformer"]:
             raise UsageError(

@@ -164,7 +164,7 @@ class EmbeddingSettings(TrainerSettings):
     evaluate_every: int = 125
     group_size: int | None = field(default=0, metadata={"later": True})
 
-    def normal(self) -> EmbeddingSettings:
+    def normal(self) -> Self:
         """The settings with no selection where it is "none"."""
         return replace(self, selection="") if self.selection.lower() == "none" else self
 

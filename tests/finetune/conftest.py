@@ -53,6 +53,8 @@ def recipe(guide: Path, tmp_path: Path) -> Callable[..., ContextualRecipe]:
         full = replace(entry.settings[variant], **{**TINY, "guide": str(guide), **settings})
         made = entry.open(variant, full)
         assert isinstance(made, ContextualRecipe)
+        if not made.guide:
+            return made
         found = subject(str(guide), Settings(), ModelOptions(offline=True))
         assert isinstance(found.encoding, Encoding)
         return made.with_guide(found.artifact, found.encoding)

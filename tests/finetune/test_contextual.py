@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -34,7 +35,7 @@ from harness.errors import DataError, HarnessError, UsageError
 from harness.lineage import ParentPart
 from harness.models import ModelOptions, subject
 from harness.training import TrainingSpec, read_log, run_training
-from harness.training_plan import TrainingRequest, _guided
+from harness.training_plan import TrainingRequest, _guided, planned_models
 from harness.types import Artifact
 
 SMALL = ClusterSettings(cluster_size=50, dimensions=16, iterations=10, starts=2)
@@ -504,6 +505,25 @@ def test_clusters_are_shared_by_seeds_and_guides_vectors_by_all(
         assert any(not torch.equal(other[name], tensor) for name, tensor in one.items())
 
 
+def test_vectors_removed_in_a_training_are_made_anew_with_its_random_numbers_as_they_were(
+    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make()
+    found = contextual(spec).found
+    assert found is not None
+    vectors = preparing.GuideVectors(found, spec)
+    real = vectors.encode
+
+    def drawing(*given: Any) -> None:
+        torch.rand(3)
+        real(*given)
+
+    monkeypatch.setattr(vectors, "encode", drawing)
+    before = torch.get_rng_state()
+    assert vectors.of("document", ["river stone", "cloud"]).shape[0] == 2
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_without_dropout_a_text_has_one_vector_in_training(
     make: Callable[..., TrainingSpec], backbone: Artifact
 ) -> None:
@@ -516,8 +536,12 @@ def test_without_dropout_a_text_has_one_vector_in_training(
         assert torch.equal(one, other) != dropout
 
 
-def test_two_processes_take_the_steps_of_one(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
-    """Candidates and the filter's texts come from both."""
+def test_two_processes_take_the_steps_of_one(
+    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Candidates and the filter's texts come from both; an abort in Python's finalization changes nothing."""
+    (tmp_path / "sitecustomize.py").write_text("import atexit, os\natexit.register(os.abort)\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     for name, devices in (("one", ("cpu",)), ("two", ("cpu", "cpu"))):
         spec = make(
             name,
@@ -559,6 +583,44 @@ def test_the_key_follows_from_what_the_guide_is_not_from_its_name(
     }
     keys = {name: one.plan(backbone, data, seed=1).lineage.key for name, one in changes.items()}
     assert len({plan.lineage.key, *keys.values()}) == 1 + len(keys)
+
+
+def test_settings_without_effect_make_no_other_model(
+    recipe: Callable[..., ContextualRecipe],
+    make: Callable[..., TrainingSpec],
+    backbone: Artifact,
+    tmp_path: Path,
+) -> None:
+    """Random batches without a filter have neither clusters nor a guide, and train without one."""
+    data = [pairs_file(tmp_path / "rows", 60)]
+
+    def key(**settings: Any) -> str:
+        return recipe(**settings).plan(backbone, data, seed=1).lineage.key
+
+    plain: dict[str, Any] = {"batches": "shuffled", "margin": None}
+    changes = [{"guide": ""}, {"cluster_size": 9}, {"starts": 4, "cluster_seed": 3}, {"packing": "tour"}]
+    assert {key(**plain, **change) for change in changes} == {key(**plain)}
+    assert key(threshold=0.5, margin=0.1) == key(threshold=0.5) != key(threshold=0.6)
+    assert key(batches="shuffled", cluster_size=9) == key(batches="shuffled") != key(**plain)
+    assert key(cluster_size=9) != key()
+    spec = make("bare", {**plain, "guide": ""})
+    assert trained(spec)
+    assert not (tmp_path / "cache" / "vectors").exists()
+
+
+def test_the_same_rows_under_two_names_are_refused(backbone: Artifact, tmp_path: Path) -> None:
+    from finetune.recipes import simcse
+    from harness.data.locate import DataSettings
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"query": "river", "positive": "stone"}\n' * 4)
+    shutil.copy(rows, tmp_path / "same.jsonl")
+    names = (str(rows), str(tmp_path / "same.jsonl"))
+    how = {"settings": Settings(), "seeds": (1,), "train_data": names, "results": tmp_path, "threads": 1}
+    request = TrainingRequest(minutes=1, data=DataSettings(offline=True, cache=tmp_path), **how)  # type: ignore[arg-type]
+    opened = simcse.RECIPE.open("", simcse.SETTINGS)
+    with pytest.raises(UsageError, match=r"same\.jsonl has the same rows as .*rows\.jsonl"):
+        planned_models((), (opened,), request)  # type: ignore[arg-type]
 
 
 def test_the_guide_is_found_like_any_model(guide: Path, tmp_path: Path) -> None:
@@ -637,6 +699,9 @@ def test_a_set_smaller_than_one_batch_is_refused_by_the_plan_and_by_the_training
     alike = pairs_file(tmp_path / "alike", 60, texts=lambda at: f"river {tiny.WORDS[at % 7]}")
     spec = make(data=(alike,))
     with pytest.raises(HarnessError, match="rows has 60 pairs, of which 53 repeat an earlier one"):
+        spec.recipe.train(spec)
+    spec = make("groups", {"batch_size": 8, "group_size": 4}, data=(alike,))
+    with pytest.raises(HarnessError, match="different pairs fill 1 of the 2 groups of a batch, each of 4"):
         spec.recipe.train(spec)
 
 
