@@ -21,7 +21,7 @@ import harness
 import tiny
 from blocked import BLOCK, BLOCKER
 from finetune.recipes import glue_quick
-from harness import catalog
+from harness import catalog, training_jobs
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
 from harness.context import Event
@@ -37,7 +37,9 @@ from harness.record import Record
 from harness.report import Report
 from harness.request import Request, ResolvedRequest
 from harness.store import Store
+from harness.training import EVENTS, Listener, TrainingOutcome, TrainingSpec, _Messages
 from harness.training_plan import Sweep, _require_comparable
+from harness.training_process import _train
 from harness.watch.watch import WatchOptions, follow
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
@@ -80,6 +82,22 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
     known = {**catalog.recipes(), "sample-centered": sample_model_recipe.RECIPE}
     monkeypatch.setattr(catalog, "recipes", lambda: known)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings in this process, without the seconds that the start of another one takes."""
+
+    def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
+        spec.folder.mkdir(parents=True, exist_ok=True)
+        (spec.folder / EVENTS).write_bytes(b"")
+        code = _train(spec)
+        messages = _Messages(spec.folder / EVENTS)
+        for message in messages.read():
+            listener(message)
+        return messages.outcome(code)
+
+    monkeypatch.setattr(training_jobs, "run_training", run_training)
 
 
 @pytest.fixture
@@ -150,6 +168,7 @@ def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[st
     assert "trained on texts of one (9 of 19 texts), two (9 of 19 texts)" in text, "by its parent"
 
 
+@pytest.mark.usefixtures("here")
 def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
     first = run(asked)
     (slug,) = {result.cell.subject.artifact.slug for result in first.results}
@@ -180,6 +199,7 @@ def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
     assert folder.is_dir()
 
 
+@pytest.mark.usefixtures("here")
 def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], capsys: Any) -> None:
     report = run(asked, seeds=2)
     models = [one.document for one in ModelStore(asked["results"]).finished()]
@@ -330,6 +350,7 @@ def swept(asked: dict[str, Any], **more: Any) -> Report:
     return run(asked, **{**SWEEP, "select": f"{asked['suite']}", **more})
 
 
+@pytest.mark.usefixtures("here")
 def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], capsys: Any) -> None:
     """Held against the members trained and scored one by one in another folder."""
     alone = {}
@@ -411,6 +432,7 @@ def _interrupted_sweeps(asked: dict[str, Any]) -> None:
     assert len(set(scored)) == len(scored) == 6
 
 
+@pytest.mark.usefixtures("here")
 def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None:
     """The chosen member and the choice are gone, and one trial is of other weights: it is scored again."""
     two = {"sweep": {"share": (0, 1)}}
@@ -445,6 +467,7 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     assert scored.purpose == "final", "what was asked for by itself before stays in tables"
 
 
+@pytest.mark.usefixtures("here")
 def test_a_member_that_cannot_be_trained_is_named(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
@@ -495,6 +518,7 @@ def test_a_member_that_cannot_be_trained_is_named(
     assert not list((asked["results"] / "records").glob("*/*/*.failed.json"))
 
 
+@pytest.mark.usefixtures("here")
 def test_a_member_that_diverges_is_left_out(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
@@ -687,6 +711,7 @@ def check(asked: dict[str, Any], candidate: str, baseline: str, **more: Any) -> 
     return harness.check(candidate, baseline, asked["suite"], **options, **more)
 
 
+@pytest.mark.usefixtures("here")
 def test_a_check_trains_scores_and_compares_in_one_command(
     asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -723,6 +748,7 @@ def test_a_check_trains_scores_and_compares_in_one_command(
     assert "leave out --recipe" in str(caught.value)
 
 
+@pytest.mark.usefixtures("here")
 def test_each_seed_of_a_recipe_is_a_run_on_every_task(asked: dict[str, Any], tmp_path: Path) -> None:
     other = tiny.folder(tiny.families()["bert"], tmp_path / "other", seed=3)
     made = check(asked, str(other), asked["model"], seeds=2)
@@ -745,6 +771,7 @@ def test_with_both_kinds_of_recipes_each_model_has_its_own_tasks(asked: dict[str
     assert planned.requests[0].recipe_settings == {"fresh_seeds": 2}
 
 
+@pytest.mark.usefixtures("here")
 def test_a_watch_trains_each_checkpoint(asked: dict[str, Any], tmp_path: Path) -> None:
     for step in (1, 2):
         tiny.folder(tiny.families()["bert"], tmp_path / "run" / f"step{step}", seed=step)
@@ -811,28 +838,31 @@ def test_a_failed_training_is_one_message_and_keeps_its_log(
     assert not ModelStore(asked["results"]).unfinished()
 
 
+@pytest.mark.usefixtures("here")
 def test_a_chain_makes_each_model_once(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both keys are known before anything runs, and are those of two requests, one after the other."""
     good = catalog.recipes()["sample-centered"]
     text = (PLUGIN / "sample_model_recipe.py").read_text()
-    killed = "        import os\n        os.kill(os.getpid(), 9)\n"
-    (tmp_path / "killed_recipe.py").write_text(
-        text.replace("        spec.log.begin(steps=1, done=0)\n", killed)
+    fault = "        raise DataError('row 7 is bad')\n"
+    (tmp_path / "faulty_second_recipe.py").write_text(
+        text.replace("        spec.log.begin(steps=1, done=0)\n", fault)
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
-    import killed_recipe
+    import faulty_second_recipe
 
-    monkeypatch.setattr(catalog, "recipes", lambda: {"one": good, "two": killed_recipe.RECIPE})
+    monkeypatch.setattr(catalog, "recipes", lambda: {"one": good, "two": faulty_second_recipe.RECIPE})
     rows = tmp_path / "root" / "sample" / "texts" / "train.jsonl"
     rows.parent.mkdir(parents=True)
     shutil.copy(asked["train_data"], rows)
     chain = {**asked, "recipe": "one+two", "train_data": "", "data": tmp_path / "root"}
     starts: list[Path] = []
     monkeypatch.setattr(
-        killed_recipe.CenteringRecipe, "devices", lambda _self, most, one: starts.append(one.folder) or most
+        faulty_second_recipe.CenteringRecipe,
+        "devices",
+        lambda _self, most, one: starts.append(one.folder) or most,
     )
     assert hows(run(chain)) == ["failed", "failed"]
     assert starts == [Path(asked["model"])], "its own backbone is not there yet"
@@ -957,6 +987,7 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
     assert all(len(line["key"]) == 64 for line in [training, *plan["plan"]])
 
 
+@pytest.mark.usefixtures("here")
 def test_train_makes_models_and_says_what_to_type(asked: dict[str, Any], capsys: Any) -> None:
     command = ["train", "--model", asked["model"], "--recipe", "sample-centered", "--offline"]
     places = ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
