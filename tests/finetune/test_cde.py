@@ -17,9 +17,10 @@ import two_stage_models
 from contextual_pairs import pairs_file
 from finetune.cde.gradient_cache import split_features
 from finetune.cde.plan import ContextualRecipe
-from finetune.cde.training import TwoStageLoss
+from finetune.cde.training import TwoStageLoss, TwoStageSetup
 from finetune.embedding import trainer
 from finetune.embedding.losses import InfoNCE, NegativeFilter
+from finetune.embedding.settings import info_nce
 from finetune.recipes import cde
 from harness import catalog
 from harness.data.training import TrainingData
@@ -183,6 +184,28 @@ def test_the_loss_and_its_gradient_are_those_of_a_loop(
     share = sum(masked(q, d) for q in range(8) for d in range(8) if q // (group or 8) == d // (group or 8))
     pairs = 8 * ((group or 8) - 1)
     assert loss.measures == ({"masked": pytest.approx(share / pairs)} if filtered else {})
+
+
+def test_no_pass_has_more_texts_than_the_chunk(
+    model: Any, make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the context too, where it has more documents than the batch has rows."""
+    settings = make(settings={**SMALL, "margin": None}).recipe.settings  # type: ignore[attr-defined]
+    setup = TwoStageSetup(settings, info_nce, None, (), caches=True)
+    passes = []
+    for name in ("context_vectors", "text_vectors"):
+        real = getattr(model[0], name)
+
+        def counted(features: Any, *given: Any, real: Any = real) -> Any:
+            passes.append(len(features["input_ids"]))
+            return real(features, *given)
+
+        monkeypatch.setattr(model[0], name, counted)
+    features, rows = batch(model, 2)
+    setup.loss(model, micro_batch=None, gather=False)(features, rows).backward()
+    assert settings.chunk == 3
+    assert sorted(passes[:2]) == [1, 3], "the context of 4 documents"
+    assert max(passes) == 3
 
 
 def test_more_documents_than_places_are_drawn_and_fewer_repeated(model: Any) -> None:

@@ -713,7 +713,10 @@ def check(asked: dict[str, Any], candidate: str, baseline: str, **more: Any) -> 
 
 @pytest.mark.usefixtures("here")
 def test_a_check_trains_scores_and_compares_in_one_command(
-    asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     other = str(tiny.folder(tiny.families()["bert"], tmp_path / "other", seed=3))
     places = ["--results", str(asked["results"]), "--cache", str(asked["cache"]), "--offline"]
@@ -746,6 +749,14 @@ def test_a_check_trains_scores_and_compares_in_one_command(
     with pytest.raises(UsageError, match="was made by sample-centered already") as caught:
         check(asked, str(finished[0].folder), asked["model"])
     assert "leave out --recipe" in str(caught.value)
+
+    first = catalog.recipes()["sample-centered"]
+    further = replace(first.open("", first.settings[""]), name="sample-further")  # type: ignore[type-var]
+    entry = replace(first, name="sample-further", open=lambda *_: further)
+    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-further": entry})
+    second = check({**asked, "recipe": "sample-further"}, str(finished[0].folder), asked["model"])
+    names = [one.name for one in (second.candidate, second.baseline)]
+    assert names == [f"{finished[0].document.name}-sample-further", "tiny-sample-further"]
 
 
 @pytest.mark.usefixtures("here")
