@@ -35,7 +35,7 @@ def run(
     """Evaluate models on suites; scores with a record are not computed again.
 
     Args:
-        model: A catalog name, `org/name[@revision]` or a folder; or several.
+        model: A catalog name, `org/name[@revision]`, a folder or a trained model of `results`; or several.
         suite: A suite's name, or `name:argument`; or several.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.

@@ -1,4 +1,4 @@
-"""The resolution of --model: from a catalog name, local folder or hub id to an Artifact."""
+"""The resolution of --model: from a catalog name, folder, hub id or trained model to an Artifact."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoding import Settings
 from harness.errors import ModelError, UsageError, nearest, shortened
 from harness.lineage import read_document
+from harness.model_store import ModelStore, StoredModel
 from harness.plan import ConfiguredModel
 from harness.types import Artifact
 
@@ -36,7 +37,7 @@ class ModelOptions:
     """The options of model resolution: the network, the model's own code, and the cache folder.
 
     `allow_extra` are patterns of tensors that may have no place in a model, and `trained` is whether a recipe
-    trains it for every task.
+    trains it for every task. Models that were trained into `results` have names there; None for none.
     """
 
     offline: bool = False
@@ -44,6 +45,7 @@ class ModelOptions:
     cache: Path | None = None
     allow_extra: tuple[str, ...] = ()
     trained: bool = False
+    results: Path | None = None
 
 
 def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
@@ -87,8 +89,11 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
         raise ModelError(
             f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
         )
+    stored = _stored(text, options)
+    if stored is not None:
+        return _from_folder(stored, name=stored.name, source=str(stored), options=options)
     if not _may_be_on_the_hub(text):
-        raise _no_model(text)
+        raise _no_model(text, options)
     if "@" not in text and _is_folder(folder.parent):
         raise _no_folder(text, folder)
     return _from_hub(text, name=text.partition("@")[0], options=options)
@@ -109,6 +114,32 @@ def _as_published(entry: BackboneEntry, artifact: Artifact) -> Artifact:
             hint="Install or fetch it again, or give the folder as the model.",
         )
     return artifact
+
+
+KEY = re.compile(r"^[0-9a-f]{6,64}$")
+"""The form of a key, or of its first digits."""
+
+
+def _stored(text: str, options: ModelOptions) -> Path | None:
+    """The folder of the trained model that a text names: its folder's name, its own, or its key's start.
+
+    Raises:
+        UsageError: Several are called so.
+    """
+    if options.results is None or "/" in text:
+        return None
+    folders = ModelStore(options.results).folders()
+    models = [StoredModel.of(folder) for folder in folders]
+    found = [folder for folder in folders if folder.name == text] or [
+        one.folder for one in models if one.name == text or (KEY.match(text) and one.key.startswith(text))
+    ]
+    if len(found) > 1:
+        names = shortened([folder.name for folder in found])
+        raise UsageError(
+            f"{len(found)} trained models in {options.results} are called {text}.",
+            hint=f"Name one of them: {names}.",
+        )
+    return found[0] if found else None
 
 
 def _is_folder(folder: Path) -> bool:
@@ -223,14 +254,16 @@ def _no_folder(text: str, folder: Path) -> ModelError:
     return ModelError(f"There is no folder {text}.", hint=near + hub)
 
 
-def _no_model(text: str) -> UsageError:
+def _no_model(text: str, options: ModelOptions) -> UsageError:
     folder = paths.expanded(text)
     if "/" in text and _is_folder(folder.parent):
         return _no_folder(text, folder)
-    close = nearest(text, [*backbones.named_models(), bm25.NAME])
+    trained = [] if options.results is None else ModelStore(options.results).folders()
+    close = nearest(text, [*backbones.named_models(), bm25.NAME, *(folder.name for folder in trained)])
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",
-        hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, or a folder.",
+        hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, a folder, or a "
+        "trained model of the results folder (`harness models list`).",
     )
     return backbones.BACKBONES.with_broken(error)

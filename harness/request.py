@@ -444,6 +444,7 @@ def _configured_models(
         cache=cache,
         allow_extra=request.allow_extra,
         trained=recipe,
+        results=request.results,
     )
     settings = Settings() if plain else request.settings
     every = [_with_name(subject(text, settings, options), text, request) for text in request.models]

@@ -98,7 +98,7 @@ def _guided(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
     """A recipe with its guide found, where it needs one."""
     if not isinstance(recipe, GuidedRecipe) or not recipe.guide:
         return recipe
-    options = ModelOptions(offline=request.data.offline, cache=request.data.cache)
+    options = ModelOptions(offline=request.data.offline, cache=request.data.cache, results=request.results)
     try:
         found = subject(recipe.guide, Settings(), options)
     except HarnessError as error:

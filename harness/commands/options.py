@@ -275,7 +275,8 @@ models = click.option(
     multiple=True,
     required=True,
     metavar="MODEL",
-    help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
+    help="Catalog name, org/name[@revision], a folder, or a trained model of the results folder. "
+    "Repeat for several.",
 )
 checkpoint_minutes = click.option(
     "--checkpoint-minutes",

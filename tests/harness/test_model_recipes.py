@@ -200,6 +200,24 @@ def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("here")
+def test_a_trained_model_is_named_as_the_list_of_models_has_it(asked: dict[str, Any]) -> None:
+    (one,) = run(asked).prepared.subjects
+    plain = {**asked, "recipe": (), "train_data": ""}
+    for name in (one.artifact.slug, "tiny-sample-centered", one.artifact.key[:6]):
+        named = run(plain, model=name)
+        assert hows(named) == ["cached", "cached"]
+        assert named.prepared.subjects[0].artifact.name == "tiny-sample-centered"
+    assert hows(run(asked, model=one.artifact.slug, recipe_settings={"share": 0.5})) == ["done", "done"]
+    run(asked, settings=replace(harness.Settings(), seed=43))
+    with pytest.raises(UsageError, match=r"2 trained models in .* are called tiny-sample-centered") as caught:
+        run(plain, model="tiny-sample-centered")
+    assert one.artifact.slug in str(caught.value.hint)
+    with pytest.raises(UsageError, match="No model is called") as caught:
+        run(plain, model=one.artifact.slug[:-1])
+    assert f"Did you mean {one.artifact.slug}" in str(caught.value.hint)
+
+
+@pytest.mark.usefixtures("here")
 def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], capsys: Any) -> None:
     report = run(asked, seeds=2)
     models = [one.document for one in ModelStore(asked["results"]).finished()]
