@@ -92,12 +92,21 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
         if not any(_is_column(column, name) for column in every):
             of = " or ".join(names)
             columns = [column.name for column in every]
-            raise unknown(f"task of {of}", name, columns, then="Names of tasks are those of a suite's table.")
+            types = [f"{_TYPE}{column.type}" for column in every]
+            known = [*dict.fromkeys(types)] if name.startswith(_TYPE) else columns
+            then = f"Names of tasks are those of a suite's table; {_TYPE}STS are all of a type."
+            raise unknown(f"task of {of}", name, known, then=then)
     return [_only(suite, wanted) for suite in suites] if wanted else suites
 
 
+_TYPE = "type:"
+"""What a user types before a type of tasks."""
+
+
 def _is_column(column: Column, name: str) -> bool:
-    """Whether a column has this name, or its only task has."""
+    """Whether a column has this name, or its only task has, or it is of the type in `type:STS`."""
+    if name.startswith(_TYPE):
+        return column.type.lower() == name.removeprefix(_TYPE).lower()
     return column.name == name or [task.name for task in column.tasks] == [name]
 
 

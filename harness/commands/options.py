@@ -120,7 +120,11 @@ _OPTIONS = (
         "CSV, Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
         "(docs/training-data.md). Repeat to train on several; of recipes A+B type A=DATA and B=DATA.",
     ),
-    click.option("--tasks", default=None, help="Only these tasks of the suites, e.g. RTE,MRPC."),
+    click.option(
+        "--tasks",
+        default=None,
+        help="Only these tasks of the suites, e.g. RTE,MRPC; type:STS for all of a type.",
+    ),
     click.option(
         "--pooling",
         default=None,

@@ -34,14 +34,26 @@ def whole(name: str) -> TaskUse:
     return TaskUse(name=name, splits=info.splits, subsets=tuple(info.subsets))
 
 
-def of_tasks(uses: Mapping[str, TaskUse], *, called: str, title: str, options: SuiteOptions) -> Suite:
+def of_tasks(
+    uses: Mapping[str, TaskUse],
+    *,
+    called: str,
+    title: str,
+    options: SuiteOptions,
+    shown_only: Mapping[str, str] = MappingProxyType({}),
+) -> Suite:
     """The suite of a column for each task, by the names of the columns.
+
+    Columns of `shown_only` are outside of the mean, each with the reason.
 
     Raises:
         UsageError: Nothing is left of any of the tasks.
     """
     _require_subsets(title, [*uses.values()], options.subsets)
-    columns = tuple(_column_or_empty(use, options, name) for name, use in uses.items())
+    columns = tuple(
+        replace(_column_or_empty(use, options, name), shown_only=shown_only.get(name, ""))
+        for name, use in uses.items()
+    )
     asked = _asked(uses, options)
     if not any(column.tasks for column in columns if column.name in asked):
         of = next(iter(asked)) if len(asked) == 1 else title

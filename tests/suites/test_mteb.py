@@ -21,11 +21,13 @@ from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
 from fakes import TOPICS, Bags, artifact, encoding, record, table
+from harness.catalog import open_suites
 from harness.cli import invoke
 from harness.errors import DataError, UsageError
 from harness.identity import task_identity
 from harness.jobs import record_output
 from harness.record import RECORDS, Record
+from harness.scores import Aggregates
 from harness.store import Store
 from harness.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
@@ -34,6 +36,34 @@ from suites._mteb.examples import _per_query
 from suites._mteb.model import Model, _document_texts, corpus_texts
 from suites._mteb.source import BuiltSource, MtebSource, _mteb_task, _quiet, _run
 from suites._mteb.tasks import benchmark_or_task
+
+# Suites
+
+
+def test_the_mean_of_efficient_embeddings_is_over_seven_tasks_of_seven_types() -> None:
+    (suite,) = open_suites(["mteb-efficient8"])
+    scores = {column.name: 0.1 * place for place, column in enumerate(suite.columns)}
+    found = Aggregates.of(suite, scores)
+    assert len({column.type for column in suite.columns}) == len(suite.columns) == 8
+    assert (found.over_tasks.value, found.over_types.value) == pytest.approx((0.3, 0.3)), "0 to 0.6, by hand"
+    assert [*found.shown_only] == ["Tatoeba"]
+    (tatoeba,) = (task for task in suite.tasks if task.name == "Tatoeba")
+    assert len(tatoeba.subsets) == 112
+    v1 = {task.name: task for task in open_suites(["mteb-v1"])[0].tasks}
+    assert {task.name: task for task in suite.tasks if task.name != "Tatoeba"}.items() <= v1.items()
+
+
+def test_tasks_of_a_type_are_asked_for_by_it() -> None:
+    (suite,) = open_suites(["mteb"], SuiteOptions(tasks=("type:sts", "ArguAna")))
+    every = open_suites(["mteb"])[0].columns
+    wanted = [column.name for column in every if column.type == "STS" or column.name == "ArguAna"]
+    assert [column.name for column in suite.columns if column.tasks] == wanted
+    assert [column.name for column in suite.columns if column.tasks] == wanted
+    assert suite.requested == (*wanted,)
+    with pytest.raises(UsageError, match="No task of mteb is called 'type:STSS'") as caught:
+        open_suites(["mteb"], SuiteOptions(tasks=("type:STSS",)))
+    assert "Did you mean type:STS?" in str(caught.value.hint)
+
 
 # mteb scores, we encode: examples add up to the scores, and scores are mteb's own
 

@@ -1,0 +1,35 @@
+"""The suite `mteb-efficient8`: the tasks on which the authors of Efficient-Embeddings chose and compared."""
+
+from harness.types import Suite, SuiteEntry, SuiteOptions
+from suites._mteb.tasks import of_tasks, uses_of, whole
+
+TASKS = (
+    "EmotionClassification",
+    "TwentyNewsgroupsClustering",
+    "SprintDuplicateQuestions",
+    "AskUbuntuDupQuestions",
+    "SciFact",
+    "STS15",
+    "SummEval",
+)
+"""One task of each type of MTEB(eng, v1), that whose scores follow its type's mean best."""
+
+BITEXT = "Tatoeba"
+
+
+def _open(_argument: str, options: SuiteOptions) -> Suite:
+    english = uses_of("MTEB(eng, v1)")
+    return of_tasks(
+        {**{name: english[name] for name in TASKS}, BITEXT: whole(BITEXT)},
+        called="mteb-efficient8",
+        title="MTEB, 8 tasks of Efficient-Embeddings",
+        options=options,
+        shown_only={BITEXT: "112 languages, outside of the paper's mean"},
+    )
+
+
+SUITE = SuiteEntry(
+    name="mteb-efficient8",
+    summary="8 tasks of Efficient-Embeddings, one of each type; its mean is over 7, without Tatoeba",
+    open=_open,
+)
