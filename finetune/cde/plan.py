@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from finetune.cde.settings import RULES, ContextualSettings, Guide, TwoStageTrainingSettings
+from finetune.cde.settings import (
+    RULES,
+    TWO_STAGE_RULES,
+    ContextualSettings,
+    Guide,
+    TwoStageTrainingSettings,
+)
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from harness.data.training import LocatedTraining
@@ -136,6 +142,12 @@ class TwoStageRecipe(ContextualRecipe):
         """Context documents count as texts."""
         context = self._two.context_size * (self._two.batch_size // self._two.unit)
         return super()._texts(steps, rows, data) + steps * context
+
+    def _lineage(
+        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+    ) -> Lineage:
+        made = super()._lineage(backbone, settings, data, seed)
+        return made.model_copy(update={"settings": {**made.settings, "two_stage_rules": TWO_STAGE_RULES}})
 
     def _description(self, found: Description) -> Description:
         length = self._two.max_length or found.max_length

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -442,7 +442,7 @@ class TwoStageSetup(ContextualSetup):
         if model.device.type == "cpu" and dtype == torch.float16:
             dtype = None
         return TwoStageLoss(
-            model[0],
+            model,
             loss,
             group=settings.group,
             micro_batch=micro_batch or settings.chunk or None,  # a context may have more texts than a batch
@@ -470,7 +470,7 @@ class TwoStageLoss(nn.Module):
     With several processes each has groups of its own, and the mean of all gradients after `backward`.
 
     Args:
-        module: The two-stage model, not wrapped for several processes.
+        model: The two-stage model, not wrapped for several processes; the trainer takes its weights from here.
         loss: That of the vectors of a group.
         group: Rows of a group, which are candidates for each other and each other's context; 0 for all.
         micro_batch: Texts in a pass, which are computed twice; None for all at once.
@@ -482,7 +482,7 @@ class TwoStageLoss(nn.Module):
 
     def __init__(
         self,
-        module: TwoStage,
+        model: SentenceTransformer,
         loss: InfoNCE,
         *,
         group: int,
@@ -491,7 +491,8 @@ class TwoStageLoss(nn.Module):
         shared: bool,
     ) -> None:
         super().__init__()
-        self._gradients, self._loss = TwoStageGradients(module), loss  # neither is a part of the loss
+        self.model: Any = model  # by this name; the trainer may put its wrapper in this place
+        self._gradients, self._loss = TwoStageGradients(cast(TwoStage, model[0])), loss
         self._group, self._micro_batch, self._dtype, self._shared = group, micro_batch, dtype, shared
         self.measures: dict[str, float] = {}
 

@@ -262,6 +262,19 @@ class _Trainer(SentenceTransformerTrainer):
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Leave the callback out, which asks the hub for facts on data and model."""
 
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        """The library's, which has the weights that belong to the loss; all of the model's must be there."""
+        optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
+        there = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+        trained = ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
+        if missing := [name for name, one in trained if id(one) not in there]:
+            raise HarnessError(
+                f"The loss {type(self.loss).__name__} leaves out {len(missing)} of the model's weights "
+                f"({', '.join(missing[:3])}, …), which would stay as they are.",
+                hint="Keep the model in the loss under the name `model`.",
+            )
+        return optimizer
+
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this process after the steps that are done; no other random state is touched."""
         rows: Any = self.train_dataset

@@ -160,7 +160,7 @@ def test_the_loss_and_its_gradient_are_those_of_a_loop(
 
     negatives = NegativeFilter(vectors=lambda numbers: [column[list(numbers)] for column in guide])
     loss = TwoStageLoss(
-        model[0],
+        model,
         InfoNCE(negatives if filtered else None, 50.0),
         group=group,
         micro_batch=micro_batch,
@@ -209,7 +209,7 @@ def test_no_pass_has_more_texts_than_the_chunk(
 
 
 def test_more_documents_than_places_are_drawn_and_fewer_repeated(model: Any) -> None:
-    loss = TwoStageLoss(model[0], InfoNCE(None, 50.0), group=0, micro_batch=None, dtype=None, shared=False)
+    loss = TwoStageLoss(model, InfoNCE(None, 50.0), group=0, micro_batch=None, dtype=None, shared=False)
     for count, times in ((9, {1}), (4, {1}), (3, {1, 2}), (2, {2})):
         documents = {"input_ids": torch.arange(count)[:, None]}
         drawn = loss._drawn(documents)["input_ids"].flatten().tolist()
@@ -246,6 +246,10 @@ def test_the_model_is_the_planned_one_and_goes_on_where_it_was_killed(
             spec.recipe.train(spec)
     spec.recipe.train(spec)
     undisturbed = weights(whole)
+    start = make("start", {**SMALL, "epochs": 1, "learning_rate": 1e-30})
+    start.recipe.train(start)
+    unmoved = {name for name, one in weights(start).items() if torch.equal(one, undisturbed[name])}
+    assert {name for name in unmoved if "pooler" not in name} == {"model.safetensors: null"}, "never in a context"
     assert all(torch.equal(one, undisturbed[name]) for name, one in weights(spec).items())
     log = read_log(spec.folder / "log.jsonl")
     assert [line["step"] for line in log] == list(range(1, 15))
