@@ -19,7 +19,7 @@ RULES = 1
 """The version of how clusters are made, raised whenever it changes."""
 
 TWO_STAGE_RULES = 2
-"""The version of how two stages are trained, raised whenever it changes; in version 1 no weight was learned."""
+"""The version of how two stages are trained, raised whenever it changes; in version 1 no weight changed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -470,7 +470,7 @@ class TwoStageLoss(nn.Module):
     With several processes each has groups of its own, and the mean of all gradients after `backward`.
 
     Args:
-        model: The two-stage model, not wrapped for several processes; the trainer takes its weights from here.
+        model: The two-stage model, not wrapped for several processes; the optimizer's weights are its own.
         loss: That of the vectors of a group.
         group: Rows of a group, which are candidates for each other and each other's context; 0 for all.
         micro_batch: Texts in a pass, which are computed twice; None for all at once.

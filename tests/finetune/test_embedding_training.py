@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 import tiny
 from finetune.embedding import trainer as module
 from finetune.embedding.batches import BatchOrder, text_numbers
+from finetune.embedding.losses import info_nce_loss
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.embedding.trainer import EmbeddingSetup, train
@@ -540,6 +541,22 @@ def test_other_backbones_are_trained_off_the_network(
     assert np.isfinite(vectors).all()
     notes = [json.loads(line) for line in (spec.folder / "events.jsonl").read_text().splitlines()]
     assert {"kind": "note", "text": "trained in float32: a CPU has no float16"} in notes
+
+
+def test_a_loss_that_hides_weights_from_the_optimizer_is_refused(make: Callable[..., TrainingSpec]) -> None:
+    class Hidden(torch.nn.Module):
+        def __init__(self, model: Any) -> None:
+            super().__init__()
+            self.parts = (info_nce_loss(model, 20.0, group=0, micro_batch=None, gather=False),)
+
+        def forward(self, features: Any, labels: Any) -> Any:
+            return self.parts[0](features, labels)
+
+    spec = make()
+    setup = EmbeddingSetup(settings_of(spec), lambda model, *_, **__: Hidden(model), caches=True)
+    with pytest.raises(HarnessError, match=r"The loss Hidden leaves out .* of the model's weights"):
+        train(spec, settings_of(spec), setup)
+    assert not spec.output.exists()
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(make: Callable[..., TrainingSpec]) -> None:
