@@ -199,6 +199,23 @@ class GuidedRecipe(ModelRecipe, Protocol):
         ...
 
 
+@runtime_checkable
+class NamedDataRecipe(ModelRecipe, Protocol):
+    """A recipe that makes one model of several named data sets, each of which a user can replace."""
+
+    def parts(self) -> tuple[TrainingData | str, ...]:
+        """What is read, in the order in which `plan` and `train` are given it; own data as it was typed."""
+        ...
+
+    def with_own_data(self, given: Sequence[str]) -> NamedDataRecipe:
+        """The recipe with a user's own data, `NAME=DATA` or data alone.
+
+        Raises:
+            UsageError: The names do not fit.
+        """
+        ...
+
+
 def two_stages_refused(model: str, recipe: str) -> UsageError:
     """The error for a two-stage model in the place of a backbone."""
     return UsageError(

@@ -79,6 +79,7 @@ class Train:
             "steps": max((line["step"] for line in log), default=0),
             "seconds": round(sum(line.get("seconds", 0.0) for line in log), 3),
             "tokens": sum(line.get("tokens", 0) for line in log),
+            **_flops(log),
             "texts": self.texts,
             **_masked(log),
             "notes": list(outcome.notes),
@@ -109,6 +110,12 @@ class Train:
             lineage=self.lineage,
             training=facts,
         )
+
+
+def _flops(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The operations of all steps, where the trainer counted them."""
+    spent = [line["flops"] for line in log if "flops" in line]
+    return {"flops": float(sum(spent))} if spent else {}
 
 
 def _masked(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:

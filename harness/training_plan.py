@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.locate import DataSettings
-from harness.data.training import LocatedTraining, locate_training, own_training
+from harness.data.training import LocatedTraining, TrainingData, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.encoding import Encoding, Settings
 from harness.errors import DataError, HarnessError, UsageError
@@ -18,7 +18,7 @@ from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
-from harness.recipe import GuidedRecipe, ModelRecipe, PlannedModel
+from harness.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
 from harness.training import TrainingSpec
 from harness.training_jobs import Choose, Train
 from harness.types import Artifact, Task
@@ -77,12 +77,9 @@ def planned_models(
         DataError: There is no data, or it cannot be read.
     """
     own = _own_data(stages, request)
-    earlier = [
-        (_guided(stage, request), _located(stage, names, request))
-        for stage, names in zip(stages[:-1], own, strict=False)
-    ]
-    lasts = [_guided(one, request) for one in (request.sweep.recipes if request.sweep else stages[-1:])]
-    last = [(recipe, _located(recipe, own[-1], request)) for recipe in lasts]
+    earlier = [_with_data(stage, names, request) for stage, names in zip(stages[:-1], own, strict=False)]
+    lasts = request.sweep.recipes if request.sweep else stages[-1:]
+    last = [_with_data(recipe, own[-1], request) for recipe in lasts]
     found = []
     for backbone in backbones:
         for seed in request.seeds:
@@ -197,12 +194,25 @@ def _artifact(
     return replace(artifact, folder=folder, weights=document.weights), True
 
 
-def _located(
+_Data = tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]
+"""Training data, and that of the selection."""
+
+
+def _with_data(
     recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest
-) -> tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]:
+) -> tuple[ModelRecipe, _Data]:
+    """A recipe with what it needs beside a backbone, and its data."""
+    if isinstance(recipe, NamedDataRecipe):
+        recipe = recipe.with_own_data(own)
+    return _guided(recipe, request), _located(recipe, own, request)
+
+
+def _located(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) -> _Data:
     """The training data, the user's own where there is some, and that of the selection."""
     try:
         selection = tuple(locate_training(one, request.data) for one in recipe.selection)
+        if isinstance(recipe, NamedDataRecipe):
+            return tuple(_part(one, request.data) for one in recipe.parts()), selection
         if own:
             data = tuple(own_training(name, request.data) for name in own)
             _require_different(own, data)
@@ -211,6 +221,10 @@ def _located(
     except DataError as error:
         hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
         raise UsageError(error.message, hint=hint or None) from error
+
+
+def _part(part: TrainingData | str, settings: DataSettings) -> LocatedTraining:
+    return own_training(part, settings) if isinstance(part, str) else locate_training(part, settings)
 
 
 def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) -> None:
@@ -227,7 +241,7 @@ def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) ->
 def _planned(
     one: ConfiguredModel,
     recipe: ModelRecipe,
-    located: tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]],
+    located: _Data,
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:

@@ -12,7 +12,7 @@ from finetune.cde.settings import (
     Guide,
     TwoStageTrainingSettings,
 )
-from finetune.embedding.plan import EmbeddingRecipe
+from finetune.embedding.plan import EmbeddingRecipe, known_rows
 from finetune.embedding.settings import EmbeddingSettings
 from harness.data.training import LocatedTraining
 from harness.encoder.model_settings import Description, with_two_stages
@@ -87,12 +87,15 @@ class ContextualRecipe(EmbeddingRecipe):
             }
         )
 
-    def _work(self, settings: EmbeddingSettings, counts: Sequence[int]) -> tuple[int, int]:
+    def _work(
+        self, settings: EmbeddingSettings, data: Sequence[LocatedTraining]
+    ) -> tuple[int | None, int | None]:
         """Of each set the pairs that fill no batch are left out."""
-        if settings.batches != "contextual":
-            return super()._work(settings, counts)
+        counts = known_rows(data)
+        if settings.batches != "contextual" or counts is None:
+            return super()._work(settings, data)
         groups = sum(count // self._own.unit for count in counts)
-        steps = settings.epochs * (groups // (settings.batch_size // self._own.unit))
+        steps = settings.limited(settings.epochs * (groups // (settings.batch_size // self._own.unit)))
         return steps, steps * settings.batch_size
 
     def _check_data(self, data: Sequence[LocatedTraining]) -> None:
@@ -104,9 +107,9 @@ class ContextualRecipe(EmbeddingRecipe):
                     f"{part.name} has {part.rows:,} rows, and a batch has {size} of one set.",
                     hint="Give more of them, leave the set out, or type --set batch_size=…",
                 )
-        counts = [part.rows for part in data if part.rows is not None]
-        groups, needed = sum(count // size for count in counts), self._own.batch_size // size
-        if self._own.batches == "contextual" and len(counts) == len(data) and groups < needed:
+        counts = known_rows(data)
+        groups, needed = sum(count // size for count in counts or ()), self._own.batch_size // size
+        if self._own.batches == "contextual" and counts is not None and groups < needed:
             raise DataError(
                 f"The data has {groups:,} groups of {size} pairs of one set, and a batch has {needed}.",
                 hint="Give more data, or a smaller batch: --set batch_size=…",

@@ -23,10 +23,10 @@ from finetune.cde.settings import (
     TwoStageTrainingSettings,
     clusters_identity,
 )
-from finetune.embedding.batches import BatchOrder, PackedOrder, packed, text_numbers
+from finetune.embedding.batches import Order, PackedOrder, packed, text_numbers
 from finetune.embedding.losses import InfoNCE, NegativeFilter, filtered_loss
 from finetune.embedding.settings import Loss
-from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, train
+from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, set_dropout, train
 from harness import files
 from harness.context import Event, JobContext, WorkerLimits
 from harness.data.training import LocatedTraining, load_training
@@ -328,7 +328,7 @@ class ContextualSetup(EmbeddingSetup):
         self._rows = super().rows(spec)
         return self._rows
 
-    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
+    def order(self, data: Any, spec: TrainingSpec) -> Order:
         """Batches of clusters, each of one set; or those that the settings name.
 
         Raises:
@@ -349,7 +349,8 @@ class ContextualSetup(EmbeddingSetup):
                 f"{self._contextual.unit} pairs of one set.",
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
-        return PackedOrder(groups, epochs=self._contextual.epochs, seed=spec.seed, each=each)
+        epochs, most = self._contextual.epochs, self._contextual.max_steps
+        return PackedOrder(groups, epochs=epochs, seed=spec.seed, each=each, max_steps=most)
 
     def model(self, spec: TrainingSpec) -> Any:
         """The backbone with a new pooling and the prefixes of the recipe."""
@@ -357,7 +358,7 @@ class ContextualSetup(EmbeddingSetup):
         if self._contextual.prompts:
             model.prompts, model.default_prompt_name = dict(self._contextual.prompts), None
         if not self._contextual.dropout:
-            _without_dropout(model)
+            set_dropout(model, 0.0)
         return model
 
     def collator(self, model: Any) -> Any:
@@ -425,7 +426,7 @@ class TwoStageSetup(ContextualSetup):
             model = SentenceTransformer(modules=[module], device=spec.device, similarity_fn_name="cosine")
         model.prompts, model.default_prompt_name = dict(self._two.prompts), None
         if not self._two.dropout:
-            _without_dropout(model)
+            set_dropout(model, 0.0)
         return model
 
     def collator(self, model: Any) -> Any:
@@ -535,13 +536,3 @@ class TwoStageLoss(nn.Module):
         count, size = len(documents["input_ids"]), self._gradients.model.settings.size
         rows = torch.randperm(count).repeat(-(-size // count))[:size]
         return {name: one[rows.to(one.device)] for name, one in documents.items()}
-
-
-def _without_dropout(model: nn.Module) -> None:
-    """Turn off dropout: the modules, and the shares that attention has as plain numbers."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name in ("dropout", "attention_dropout", "dropout_prob"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)

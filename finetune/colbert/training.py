@@ -105,6 +105,10 @@ class ColBERTSetup:
         asked.do_query_expansion = self._late.expansion
         return model
 
+    def about(self, _step: int) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """PyLate's loss, with `micro_batch` queries in a pass.
 

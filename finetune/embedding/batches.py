@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, islice
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.errors import HarnessError
+
 Rows = NDArray[np.int64]
+
+
+class Order(Protocol):
+    """The batches of a training, each of which follows from the seed and its step alone."""
+
+    @property
+    def steps(self) -> int:
+        """The number of batches."""
+        ...
+
+    def after(self, done: int) -> Iterator[Rows]:
+        """The row numbers of each batch after the first `done`, group after group."""
+        ...
+
+    def epochs(self, step: int) -> float:
+        """The epochs that have passed after a number of steps."""
+        ...
+
+    def size(self, step: int) -> int:
+        """The number of rows of a batch, the first of which is that of step 1."""
+        ...
+
+    def group(self, step: int) -> int:
+        """The rows of a group of a batch, which one process computes; 0 where all share the batch."""
+        ...
 
 
 class BatchOrder:
@@ -23,8 +52,9 @@ class BatchOrder:
         seed: The seed of the training.
         texts: Numbers of the rows' texts, (rows, columns); rows that share one are not put into one group.
             None for plain shuffling.
-        group: Rows of a group, which divides `size`; None for batches of one group.
+        group: Rows of a group, which divides `size`; 0 for batches that all processes share.
         keeps_last: Whether the incomplete last batch of an epoch is kept.
+        max_steps: The most batches; None for those of all epochs.
     """
 
     def __init__(
@@ -35,23 +65,24 @@ class BatchOrder:
         epochs: int,
         seed: int,
         texts: NDArray[np.uint64] | None = None,
-        group: int | None = None,
+        group: int = 0,
         keeps_last: bool = False,
+        max_steps: int | None = None,
     ) -> None:
         self._rows, self._size, self._seed, self._texts = rows, size, seed, texts
-        self._group, self._keeps_last = group or size, keeps_last
+        self._group, self._keeps_last = group, keeps_last
         self._built: tuple[int, list[Rows]] = (-1, [])
         last = [self._last(epoch) for epoch in range(epochs)]
         self._ends = list(accumulate(count for count, _ in last))
         self._sizes = [size for _, size in last]
-
-    @property
-    def steps(self) -> int:
-        """The number of batches of all epochs."""
-        return self._ends[-1]
+        self.steps = min(self._ends[-1], max_steps or self._ends[-1])
+        """The number of batches."""
 
     def after(self, done: int) -> Iterator[Rows]:
         """The row numbers of each batch after the first `done`, group after group."""
+        return islice(self._after(done), max(0, self.steps - done))
+
+    def _after(self, done: int) -> Iterator[Rows]:
         begin = 0
         for epoch, end in enumerate(self._ends):
             if done < end:
@@ -72,6 +103,10 @@ class BatchOrder:
         epoch = bisect_left(self._ends, step)
         return self._sizes[epoch] if step == self._ends[epoch] else self._size
 
+    def group(self, step: int) -> int:
+        """The rows of a group; 0 where all processes share a batch."""
+        return self._group
+
     def _last(self, epoch: int) -> tuple[int, int]:
         """The number of batches of an epoch, and the rows of its last one."""
         if self._texts is None:
@@ -89,7 +124,7 @@ class BatchOrder:
     def _batches(self, epoch: int) -> list[Rows]:
         order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
         if self._texts is not None:
-            order = _without_duplicates(order, self._texts, self._group)
+            order = _without_duplicates(order, self._texts, self._group or self._size)
         whole = len(order) // self._size * self._size
         batches = [*order[:whole].reshape(-1, self._size)]
         return [*batches, order[whole:]] if self._keeps_last and whole < len(order) else batches
@@ -105,17 +140,172 @@ class PackedOrder(BatchOrder):
         epochs: Passes over the groups.
         seed: The seed of the training.
         each: Groups of a batch.
+        max_steps: The most batches; None for those of all epochs.
     """
 
-    def __init__(self, groups: Rows, *, epochs: int, seed: int, each: int = 1) -> None:
+    def __init__(
+        self, groups: Rows, *, epochs: int, seed: int, each: int = 1, max_steps: int | None = None
+    ) -> None:
         self._packed, size = groups, groups.shape[1]
-        super().__init__(groups.size, each * size, epochs=epochs, seed=seed, group=size)
+        group = size if each > 1 else 0
+        super().__init__(groups.size, each * size, epochs=epochs, seed=seed, group=group, max_steps=max_steps)
 
     def _batches(self, epoch: int) -> list[Rows]:
         draw = np.random.default_rng([self._seed, epoch])
         order = draw.permutation(len(self._packed))
         rows = draw.permuted(self._packed[order], axis=1).ravel()
         return [*rows[: len(rows) // self._size * self._size].reshape(-1, self._size)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnSet:
+    """A set of a mix, as its batches are drawn.
+
+    Attributes:
+        name: That of the log.
+        rows: The number of rows.
+        size: Rows of a group.
+        labels: The numbers of what two rows of a group must not share, (rows, columns) of some rows; None
+            where any rows may meet.
+    """
+
+    name: str
+    rows: int
+    size: int
+    labels: Callable[[Rows], NDArray[np.uint64]] | None = None
+
+
+class MixOrder:
+    """The batches of a mix of sets, each of the rows of one set, which is drawn anew at every step.
+
+    A set with n rows is drawn with a probability proportional to n^alpha. Rows are numbered from the first
+    set's on. What a step draws follows from the seed and the step; with `turns`, also from the number of
+    its set's batches before.
+
+    Args:
+        sets: The sets.
+        steps: The number of batches.
+        seed: The seed of the training.
+        alpha: The exponent: 1 for batches in proportion to the rows, 0 for as many of each set.
+        draws: "replacement": each batch has rows of the whole set; "turns": each pass over a set has every
+            row once, but for those that fill no batch.
+        groups: Groups of a batch.
+    """
+
+    def __init__(
+        self,
+        sets: Sequence[DrawnSet],
+        *,
+        steps: int,
+        seed: int,
+        alpha: float,
+        draws: Literal["replacement", "turns"] = "replacement",
+        groups: int = 1,
+    ) -> None:
+        self._sets, self._seed, self._groups = sets, seed, groups
+        self._turns = draws == "turns"
+        self._begins = [0, *accumulate(one.rows for one in sets)]
+        chances = probabilities([one.rows for one in sets], alpha)
+        self._rows_of_step = float(sum(c * one.size * groups for c, one in zip(chances, sets, strict=True)))
+        self.drawn: Rows = np.random.default_rng([seed, 0]).choice(len(sets), size=steps, p=chances)
+        """The number of the set of each batch."""
+        sizes = np.array([one.size * groups for one in sets])[self.drawn]
+        self._read = np.concatenate([[0], np.cumsum(sizes)])
+        self._passes: dict[int, tuple[int, int, Rows]] = {}
+        """Of each set the batches of a pass, with the number of those before and of the passes before."""
+
+    @property
+    def steps(self) -> int:
+        """The number of batches."""
+        return len(self.drawn)
+
+    def steps_of(self, epochs: int) -> int:
+        """The number of batches that read as many rows, on average, as that many passes over all sets."""
+        return max(1, round(epochs * self._begins[-1] / self._rows_of_step))
+
+    def name(self, step: int) -> str:
+        """The set of the batch of a step, the first of which is 1."""
+        return self._set(step).name
+
+    def after(self, done: int) -> Iterator[Rows]:
+        """The row numbers of each batch after the first `done`, group after group."""
+        counts = np.bincount(self.drawn[:done], minlength=len(self._sets))
+        for step in range(done + 1, self.steps + 1):
+            number = int(self.drawn[step - 1])
+            rows = self._turn(number, int(counts[number])) if self._turns else self._draw(number, step)
+            counts[number] += 1
+            yield rows + self._begins[number]
+
+    def epochs(self, step: int) -> float:
+        """The rows that have been read after a number of steps, in passes over all sets."""
+        return float(self._read[step] / self._begins[-1])
+
+    def size(self, step: int) -> int:
+        """The number of rows of a batch, the first of which is that of step 1."""
+        return self.group(step) * self._groups
+
+    def group(self, step: int) -> int:
+        """The rows of a group of a batch, which one process computes."""
+        return self._set(step).size
+
+    def _set(self, step: int) -> DrawnSet:
+        return self._sets[int(self.drawn[step - 1])]
+
+    def _draw(self, number: int, step: int) -> Rows:
+        """The batch of a step: rows of the whole set, none of them twice."""
+        one, draw = self._sets[number], np.random.default_rng([self._seed, 1, step])
+        size = one.size * self._groups
+        if one.labels is None:
+            return draw.choice(one.rows, size=size, replace=False)
+        tried = min(one.rows, 2 * size)
+        while True:
+            rows = draw.choice(one.rows, size=tried, replace=False)
+            found = rows[_without_duplicates(np.arange(tried), one.labels(rows), one.size)]
+            if len(found) >= size:
+                return found[:size]
+            if tried == one.rows:
+                raise self._too_few(number, len(found))
+            tried = min(one.rows, 4 * tried)
+
+    def _turn(self, number: int, before: int) -> Rows:
+        """The batch of a set that follows so many others of it."""
+        if number not in self._passes or before < self._passes[number][0]:
+            self._passes[number] = 0, 0, self._pass(number, 0)
+        begin, done, batches = self._passes[number]
+        while before >= begin + len(batches):
+            begin, done = begin + len(batches), done + 1
+            batches = self._pass(number, done)
+        self._passes[number] = begin, done, batches
+        found: Rows = batches[before - begin]
+        return found
+
+    def _pass(self, number: int, done: int) -> Rows:
+        """The batches of a pass over a set, (batches, rows)."""
+        one, size = self._sets[number], self._sets[number].size * self._groups
+        rows = np.random.default_rng([self._seed, 2, number, done]).permutation(one.rows)
+        if one.labels is not None:
+            rows = rows[_without_duplicates(np.arange(one.rows), one.labels(rows), one.size)]
+        if len(rows) < size:
+            raise self._too_few(number, len(rows))
+        return rows[: len(rows) // size * size].reshape(-1, size)
+
+    def _too_few(self, number: int, found: int) -> HarnessError:
+        one, size = self._sets[number], self._sets[number].size * self._groups
+        return HarnessError(
+            f"{one.name}: of {one.rows:,} rows {found:,} can be in one batch of {size}, as no two of a group "
+            "may have a text or a class in common.",
+            hint="Give more data, or a smaller batch: --set batch_size=…",
+        )
+
+
+def probabilities(rows: Sequence[int], alpha: float) -> NDArray[np.float64]:
+    """The probability of each set: its rows to the power of alpha, over the sum of all.
+
+    >>> probabilities([100, 1, 25], 0.5).tolist()
+    [0.625, 0.0625, 0.3125]
+    """
+    powers = np.array(rows, dtype=np.float64) ** alpha
+    return np.asarray(powers / powers.sum(), dtype=np.float64)
 
 
 def packed(clusters: NDArray[np.int32], size: int, *, seed: int, tour: Sequence[int] = ()) -> Rows:

@@ -85,6 +85,115 @@ def _groups(columns: list[Tensor], size: int) -> Iterator[list[Tensor]]:
     yield from map(list, zip(*(column.split(size) for column in columns), strict=True))
 
 
+# Both directions
+
+
+def symmetric_loss(
+    model: SentenceTransformer, scale: float, *, micro_batch: int, gather: bool
+) -> CachedMultipleNegativesRankingLoss:
+    """The mean of the cross-entropies of queries among documents and of documents among queries.
+
+    Args:
+        model: The model in training.
+        scale: The factor of cosines.
+        micro_batch: The most rows in a pass.
+        gather: Whether texts of other processes are candidates too.
+    """
+    return CachedMultipleNegativesRankingLoss(
+        model,
+        scale=scale,
+        mini_batch_size=micro_batch,
+        gather_across_devices=gather,
+        directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
+    )
+
+
+# Any number of negatives
+
+
+def mix_loss(
+    model: SentenceTransformer, scale: float, *, groups: int, summed: bool, micro_batch: int | None
+) -> nn.Module:
+    """InfoNCE over cosines for rows with any number of negatives, the mean over groups of rows.
+
+    The labels of a batch are the numbers of negatives of its rows; all negatives are one column, row after
+    row, which is left out where there are none. The candidates of a query are the positives and the
+    negatives of its group.
+
+    Args:
+        model: The model in training.
+        scale: The factor of cosines.
+        groups: Groups of this process's rows, all of one size.
+        summed: Whether a group counts with the sum over its queries in place of their mean.
+        micro_batch: The most texts in a pass; None for all of a column.
+    """
+    if micro_batch is None:
+        return _MixLoss(model, scale, groups=groups, summed=summed)
+    return _CachedMixLoss(model, scale, micro_batch, groups=groups, summed=summed)
+
+
+class _MixGroups:
+    """The groups of a batch of rows with any number of negatives, and their weights in its loss."""
+
+    share = 1.0
+
+    def __init__(self, *, groups: int, summed: bool) -> None:
+        self._groups, self._summed = groups, summed
+
+    def groups(self, columns: list[Tensor], counts: Tensor) -> Iterator[list[Tensor]]:
+        """The columns of each group; `counts` are the negatives of each row."""
+        size = len(counts) // self._groups
+        parts = [column.split(size) for column in columns[:2]]
+        if len(columns) > 2:
+            parts.append(columns[2].split(counts.view(self._groups, size).sum(dim=1).tolist()))
+        yield from map(list, zip(*parts, strict=True))
+
+    def weight(self, rows: int) -> float:
+        """The weight of the mean loss of a group with so many rows."""
+        return self.share * (rows if self._summed else 1) / self._groups
+
+
+class _MixLoss(_MixGroups, MultipleNegativesRankingLoss):
+    """The loss of whole columns."""
+
+    def __init__(self, model: SentenceTransformer, scale: float, **how: Any) -> None:
+        MultipleNegativesRankingLoss.__init__(self, model, scale=scale)
+        _MixGroups.__init__(self, **how)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
+        """The loss of a batch: queries, positives (rows, dimensions), and all negatives."""
+        total = embeddings[0].new_zeros(())
+        for group in self.groups(embeddings, labels):
+            loss = MultipleNegativesRankingLoss.compute_loss_from_embeddings(self, group, labels)
+            total = total + loss * self.weight(len(group[0]))
+        return total
+
+
+class _CachedMixLoss(_MixGroups, CachedMultipleNegativesRankingLoss):
+    """The same loss with `chunk` texts in a pass."""
+
+    def __init__(self, model: SentenceTransformer, scale: float, chunk: int, **how: Any) -> None:
+        CachedMultipleNegativesRankingLoss.__init__(self, model, scale=scale, mini_batch_size=chunk)
+        _MixGroups.__init__(self, **how)
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """The loss of a batch of tokenized columns."""
+        self._counts = labels
+        return super().forward(sentence_features, labels)
+
+    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
+        """The loss of embeddings that are there, of each column in chunks."""
+        total = reps[0][0].new_zeros(())
+        for group in self.groups([cat(column) for column in reps], self._counts):
+            loss = super().calculate_loss([[column] for column in group]) * self.weight(len(group[0]))
+            if with_backward:
+                loss.backward()
+                loss = loss.detach()
+            total = total + loss
+        return total
+
+
 # Without false negatives
 
 

@@ -48,6 +48,12 @@ def _warmup_notes(settings: TrainerSettings, steps: int | None) -> tuple[str, ..
     )
 
 
+def known_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
+    """The rows of each data set; None where those of one are not known."""
+    counts = [part.rows for part in data if part.rows is not None]
+    return counts if len(counts) == len(data) else None
+
+
 SettingsT = TypeVar("SettingsT", bound=TrainerSettings)
 
 
@@ -124,9 +130,7 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         self._check_backbone(backbone, found)
         training = data[: len(data) - len(self._chosen())]
         self._check_data(training)
-        counts = [part.rows for part in training if part.rows is not None]
-        known = len(counts) == len(training)
-        steps, rows = self._work(settings, counts) if known else (None, None)
+        steps, rows = self._work(settings, training)
         texts = None if steps is None or rows is None else self._texts(steps, rows, training)
         return PlannedModel(
             lineage=self._lineage(backbone, settings, data, seed),
@@ -156,8 +160,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
     def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
         """The texts that a row of the data has in training."""
 
-    def _work(self, settings: SettingsT, counts: Sequence[int]) -> tuple[int, int]:
-        """The steps of a training on sets of these numbers of rows, and the rows that it reads."""
+    def _work(self, settings: SettingsT, data: Sequence[LocatedTraining]) -> tuple[int | None, int | None]:
+        """The steps of a training on some sets and the rows that it reads; None where it is not known."""
+        counts = known_rows(data)
+        if counts is None:
+            return None, None
         return settings.steps(sum(counts)), settings.rows_read(sum(counts))
 
     def _texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
@@ -183,6 +190,12 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
 
     def _check_data(self, data: Sequence[LocatedTraining]) -> None:
         size = self.settings.batch_size
+        for part in data:
+            if not part.data.plain and not part.data.passages:
+                raise UsageError(
+                    f"{part.name} has a {part.data.form} in each row, and {self.name} reads columns of text.",
+                    hint="Give a column for each negative; --recipe unified-contrastive takes lists.",
+                )
         if len({len(part.data.columns) for part in data}) > 1:
             raise UsageError(
                 "The data sets differ in their number of columns.", hint="Give sets of one form."
@@ -277,7 +290,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
         )
 
     def _texts_per_row(self, data: Sequence[LocatedTraining]) -> int:
-        return max(len(part.data.columns) for part in data)
+        return max(part.data.texts_per_row for part in data)
 
     def _chosen(self) -> tuple[Selection, ...]:
         name = self.settings.selection

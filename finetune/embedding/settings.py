@@ -31,11 +31,14 @@ class TrainerSettings(Whole):
         learning_rate: The highest learning rate.
         batch_size: Rows of an optimizer step, over all processes.
         epochs: Passes over the data.
+        max_steps: The optimizer steps after which the training ends, None for those of all epochs.
         weight_decay: AdamW's decay of all weights but biases and norms.
+        decay_all: Whether biases and norms decay as well.
         betas: AdamW's betas.
         eps: AdamW's epsilon.
         warmup: The share of steps in which the learning rate rises from 0; above 1 it is their number.
-        schedule: The way of the learning rate after the warmup, by transformers' name.
+        schedule: The way of the learning rate after the warmup, by transformers' name; "cosine_to_tenth" is a
+            cosine that ends at a tenth of the highest rate.
         clip: The largest norm of a gradient; 0 for no limit.
         precision: The precision of autocast over float32 weights; float16 needs a GPU.
         batches: "shuffled"; "no_duplicates" for batches in which no text occurs twice; or "contextual" for
@@ -52,11 +55,13 @@ class TrainerSettings(Whole):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     warmup: float = 0.0
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    schedule: Literal["linear", "cosine", "cosine_to_tenth", "constant"] = "linear"
     clip: float = 1.0
     precision: Literal["float32", "bfloat16", "float16"] = "float16"
     batches: Literal["shuffled", "no_duplicates", "contextual"] = "shuffled"
     last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
+    max_steps: int | None = field(default=None, metadata={"later": True})
+    decay_all: bool = field(default=False, metadata={"later": True})
     chunk: int | None = field(default=0, metadata={"later": True})
 
     orders: ClassVar[tuple[str, ...]] = ("shuffled", "no_duplicates")
@@ -99,7 +104,15 @@ class TrainerSettings(Whole):
     def steps(self, rows: int) -> int:
         """The optimizer steps of a training on a number of rows without duplicates."""
         whole, rest = divmod(rows, self.batch_size)
-        return self.epochs * (whole + (rest > 0 and self.last_batch == "kept"))
+        return self.limited(self.epochs * (whole + (rest > 0 and self.last_batch == "kept")))
+
+    def limited(self, steps: int) -> int:
+        """The steps of a training whose epochs have so many."""
+        return min(steps, self.max_steps or steps)
+
+    def counted_tokens(self, _rows: int, tokens: int) -> int:
+        """The tokens of a step with so many rows by which its operations are counted."""
+        return tokens
 
     def warmup_steps(self, steps: int) -> int:
         """The steps in which the learning rate rises, of a training with `steps` steps."""
@@ -107,7 +120,8 @@ class TrainerSettings(Whole):
 
     def rows_read(self, rows: int) -> int:
         """The rows that such a training reads, each time counted."""
-        return self.epochs * rows if self.last_batch == "kept" else self.steps(rows) * self.batch_size
+        read = self.steps(rows) * self.batch_size
+        return min(read, self.epochs * rows) if self.last_batch == "kept" else read
 
     def check(self) -> None:
         """Refuse values that no training can have.
@@ -117,6 +131,7 @@ class TrainerSettings(Whole):
         """
         for name in ("batch_size", "epochs"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
+        self._require("max_steps", self.max_steps is None or self.max_steps >= 1, "1 or more, or none")
         self._require("chunk", (self.chunk or 0) >= 0, "0 or more, or none")
         for name in ("learning_rate", "eps"):
             self._require(name, 0 < getattr(self, name) < math.inf, "a number above 0")

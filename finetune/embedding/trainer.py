@@ -7,7 +7,7 @@ import random
 import resource
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 
-from finetune.embedding.batches import BatchOrder, text_numbers
+from finetune.embedding.batches import BatchOrder, Order, text_numbers
 from finetune.embedding.checkpoints import Checkpoints
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
+from finetune.flops import ParameterCount
 from harness.data.training import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.model_settings import describe
@@ -56,12 +57,12 @@ class Setup(Protocol):
     evaluate_every: int
     numbered: bool
 
-    def rows(self, spec: TrainingSpec) -> Dataset:
-        """The training rows."""
+    def rows(self, spec: TrainingSpec) -> Any:
+        """The training rows: a table, or what gives rows by their numbers (`__getitems__`)."""
         ...
 
-    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
-        """The batches of the rows, epoch after epoch."""
+    def order(self, data: Any, spec: TrainingSpec) -> Order:
+        """The batches of the rows."""
         ...
 
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
@@ -78,6 +79,10 @@ class Setup(Protocol):
 
     def score(self, model: Any, data: Dataset) -> float:
         """The score of a model on the data of the selection."""
+        ...
+
+    def about(self, step: int) -> Mapping[str, Any]:
+        """What the log says of a step beside what was measured."""
         ...
 
     def save(self, model: Any, folder: Path) -> None:
@@ -128,11 +133,11 @@ class EmbeddingSetup:
         self._settings, self._loss, self._library = settings, loss, library
         self._length: int | None = None
 
-    def rows(self, spec: TrainingSpec) -> Dataset:
+    def rows(self, spec: TrainingSpec) -> Any:
         """The rows of all training sets, under the column names of the first."""
         return text_rows(spec)
 
-    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
+    def order(self, data: Any, spec: TrainingSpec) -> Order:
         """The batches that the settings name."""
         return batch_order(data, spec, self._settings)
 
@@ -148,8 +153,13 @@ class EmbeddingSetup:
         """The loss of the recipe."""
         return self._loss(model, self._settings, micro_batch=micro_batch, gather=gather)
 
-    def collator(self, model: Any) -> None:
+    def collator(self, model: Any) -> Any:
         """That of sentence-transformers."""
+        return None
+
+    def about(self, _step: int) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
 
     def score(self, model: Any, data: Dataset) -> float:
         """Spearman's correlation of cosines with the scores of pairs, at the model's own length."""
@@ -182,7 +192,7 @@ class _Trainer(SentenceTransformerTrainer):
     spec: TrainingSpec
     settings: TrainerSettings
     setup: Setup
-    order: BatchOrder
+    order: Order
     selection: Dataset | None
 
     @classmethod
@@ -218,6 +228,8 @@ class _Trainer(SentenceTransformerTrainer):
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
         self._tokens = 0
+        network = getattr(cast(Any, self.model)[0], "auto_model", None)
+        self.parameters = None if network is None else ParameterCount.of(network)
         self._since = time.perf_counter()
         self._board = _board(self.spec, self.done)
         self.add_callback(_Cadence(self))
@@ -262,6 +274,10 @@ class _Trainer(SentenceTransformerTrainer):
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Leave the callback out, which asks the hub for facts on data and model."""
 
+    def preprocess_dataset(self, dataset: Any = None, *_: Any, **__: Any) -> Any:
+        """The rows as they are: the library would look at their columns, and not all rows have some."""
+        return dataset
+
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         """The library's, which has the weights that belong to the loss; all of the model's must be there."""
         optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **kwargs)
@@ -275,12 +291,18 @@ class _Trainer(SentenceTransformerTrainer):
             )
         return optimizer
 
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """The weights that decay: the library's choice, or all of them."""
+        if self.settings.decay_all:
+            return [name for name, _ in model.named_parameters()]
+        return list(super().get_decay_parameter_names(model))
+
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this process after the steps that are done; no other random state is touched."""
         rows: Any = self.train_dataset
         return DataLoader(
             cast(Any, _NumberedRows(rows) if self.setup.numbered else rows),
-            batch_sampler=_Slices(self.order, self.done, self.spec, self.settings.group),
+            batch_sampler=_Slices(self.order, self.done, self.spec),
             collate_fn=self.data_collator,
             generator=torch.Generator(),
         )
@@ -289,8 +311,9 @@ class _Trainer(SentenceTransformerTrainer):
         """The library's step, with its tokens counted and the part of this process in the loss."""
         masks = (value for name, value in inputs.items() if name.endswith("attention_mask"))
         self._tokens = sum(int(mask.sum()) for mask in masks)
-        if group := self.settings.group:
-            rows = self.order.size(self.state.global_step + 1)
+        step = self.state.global_step + 1
+        if group := self.order.group(step):
+            rows = self.order.size(step)
             own, count = _own_groups(rows, group, self.spec), math.ceil(rows / group)
             cast(Any, self.loss).share = len(own) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
@@ -312,13 +335,21 @@ class _Trainer(SentenceTransformerTrainer):
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
             "gradient_norm": _finite(logs.get("grad_norm")),
-            "tokens": self._all_tokens(),
+            "tokens": (tokens := self._all_tokens()),
+            **self._flops(step, tokens),
             "seconds": round(now - self._since, 6),
             "memory": _memory(self.spec.device),
+            **self.setup.about(step),
             **self._measures(),
         }
         self._keep(line)
         self._since = time.perf_counter()
+
+    def _flops(self, step: int, tokens: int) -> dict[str, float]:
+        """The operations of a step; nothing for a model of two backbones."""
+        if self.parameters is None:
+            return {}
+        return {"flops": self.parameters.flops(self.settings.counted_tokens(self.order.size(step), tokens))}
 
     def _all_tokens(self) -> int:
         if self.spec.ranks == 1:
@@ -486,15 +517,15 @@ class _NumberedRows:
 class _Slices:
     """The rows of one process in each batch; as long as the whole training, also after a resume."""
 
-    def __init__(self, order: BatchOrder, done: int, spec: TrainingSpec, group: int) -> None:
-        self._order, self._done, self._spec, self._group = order, done, spec, group
+    def __init__(self, order: Order, done: int, spec: TrainingSpec) -> None:
+        self._order, self._done, self._spec = order, done, spec
 
     def __len__(self) -> int:
         return self._order.steps
 
     def __iter__(self) -> Iterator[list[int]]:
-        for rows in self._order.after(self._done):
-            size = self._group or len(rows) // self._spec.ranks
+        for step, rows in enumerate(self._order.after(self._done), self._done + 1):
+            size = self._order.group(step) or len(rows) // self._spec.ranks
             own = _own_groups(len(rows), size, self._spec)
             # A process without a group computes one row, which does not count.
             yield (rows[own.start * size : own.stop * size] if own else rows[:1]).tolist()
@@ -506,6 +537,13 @@ def _own_groups(rows: int, size: int, spec: TrainingSpec) -> range:
     return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
 
 
+SCHEDULES: Mapping[str, tuple[str, dict[str, float]]] = {
+    "constant": ("constant_with_warmup", {}),
+    "cosine_to_tenth": ("cosine_with_min_lr", {"min_lr_rate": 0.1}),
+}
+"""transformers' names of schedules, with their arguments, where ours are others."""
+
+
 def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransformerTrainingArguments:
     """The library's arguments; it also joins the processes."""
     if settings.devices(spec.ranks) != spec.ranks:
@@ -514,6 +552,7 @@ def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransfo
             hint="Take another number of devices, or change --set batch_size=…",
         )
     on_cpu = spec.device == "cpu"
+    schedule, how = SCHEDULES.get(settings.schedule, (settings.schedule, {}))
     if on_cpu and settings.precision == "float16":
         spec.log.note("trained in float32: a CPU has no float16")
     return SentenceTransformerTrainingArguments(
@@ -525,7 +564,8 @@ def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransfo
         adam_beta1=settings.betas[0],
         adam_beta2=settings.betas[1],
         adam_epsilon=settings.eps,
-        lr_scheduler_type="constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
+        lr_scheduler_type=schedule,
+        lr_scheduler_kwargs=how,
         max_grad_norm=settings.clip,
         seed=spec.seed,
         fp16=settings.precision == "float16" and not on_cpu,
@@ -569,6 +609,7 @@ def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) ->
         texts=texts,
         group=settings.group,
         keeps_last=settings.last_batch == "kept",
+        max_steps=settings.max_steps,
     )
     if order.steps == 0:
         raise HarnessError(
@@ -630,6 +671,16 @@ def keep_prompts(model: LibrarySentenceTransformer, spec: TrainingSpec) -> None:
     described = describe(spec.backbone.folder, own_code=spec.backbone.trust_remote_code)
     model.prompts = dict(described.prompts)
     model.default_prompt_name = described.default_prompt_name
+
+
+def set_dropout(model: nn.Module, share: float) -> None:
+    """Set every dropout of a model: the modules, and the shares that attention has as plain numbers."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        for name in ("dropout", "attention_dropout", "dropout_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, share)
 
 
 def _own_state(loss: Any) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapted_to_backbone
@@ -28,12 +29,12 @@ STEPS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class _Speed:
-    """Seconds of a step, of a trained and of a scored token; `parameters` do not count the embeddings."""
+    """Seconds of a step, of a trained and of a scored token, and the parameters that compute."""
 
     step: float
     token: float
     scored: float
-    parameters: int
+    parameters: ParameterCount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ class _MeasuredStep:
     tokens: float
     seconds: float
     scoring: float
-    parameters: int
+    parameters: ParameterCount
 
 
 def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _MeasuredStep:
@@ -132,12 +133,11 @@ def _timed(
     train(model, rows, once, evaluate, tell=lambda _step, _steps: ends.append(time.perf_counter()))
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
-    table = model.encoder.get_input_embeddings().weight.numel()
     return _MeasuredStep(
         tokens=int(rows.lengths.sum()) / steps,
         seconds=statistics.median(taken[1:] or taken),  # the first step allocates memory
         scoring=scoring / steps,
-        parameters=sum(p.numel() for p in model.parameters()) - table,
+        parameters=ParameterCount.of(model),
     )
 
 
@@ -198,7 +198,7 @@ def _cell(trial: Trial, speed: _Speed, size: _Size) -> Estimate:
     scored = max(1, steps // every) * size.dev_tokens
     return Estimate(
         steps=steps,
-        flops=speed.parameters * (6.0 * trained + 2.0 * scored),
+        flops=speed.parameters.flops(trained, scored=scored),
         seconds=steps * speed.step + trained * speed.token + scored * speed.scored,
         notes=size.notes,
     )

@@ -226,6 +226,7 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
                     "characters": size.characters,
                     "documents": size.documents,
                     "constant": size.constant,
+                    "negatives": size.negatives,
                     "identity": located.data.identity,
                 },
                 indent=1,
@@ -243,6 +244,10 @@ def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None
         click.echo(f"  --recipe colbert takes it with --set documents={least}")
     elif located.data.score:
         click.echo(f"  {located.data.score}: the score")
+    elif size.negatives is not None:
+        least, most = size.negatives
+        click.echo(f"  {f'{least}' if least == most else f'{least} to {most}'} negatives a row")
+        click.echo("  --recipe unified-contrastive takes it")
 
 
 def _holds_own_data(folder: Path) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from harness import files
 from harness.data.prepared import naming_full_disk
 from harness.data.schema import TableHead, one_line
 from harness.data.tables import TableRow, read_qrels, readable, stream_rows
+from harness.data.text_rows import ColumnPath, path_in
 from harness.documents import with_digest, without_digest
 from harness.errors import DataError, UsageError, shortened, unknown
 from harness.identity import digest
@@ -47,8 +48,14 @@ _POSITIVES = (
 )
 """The names that the column of positives may have."""
 
+_NEGATIVE_LISTS = ("neg", "negs")
+"""The names that a column of lists of negatives may have beside those that begin with "negative"."""
+
 _SCORES = ("score", "similarity", "similarity_score", "label")
 """The names that the column of scores may have."""
+
+NEGATIVES = "negatives"
+"""The column of negatives in the cache where a row has any number of them."""
 
 BATCH = 10_000
 """Rows that are read at once."""
@@ -83,22 +90,30 @@ def require_distinct(columns: Sequence[str], where: str) -> None:
 
 FORMS = (
     "A row has an anchor and a positive, perhaps negatives, or two texts and a score; names of columns: "
-    f"{', '.join(_ANCHORS[:4])}; {', '.join(_POSITIVES[:4])}; negative*; {', '.join(_SCORES)}."
+    f"{', '.join(_ANCHORS[:4])}; {', '.join(_POSITIVES[:4])}; negative*; {', '.join(_SCORES)}. Positives and "
+    "negatives may be lists, the first positive counts."
 )
 
 
 def choose_columns(
-    names: Sequence[str], text: Collection[str], where: str, *, no_text: Collection[str] = ()
+    names: Sequence[str],
+    text: Collection[str],
+    where: str,
+    *,
+    no_text: Collection[str] = (),
+    lists: Collection[str] = (),
 ) -> tuple[tuple[str, ...], str]:
     """The columns of text in the order anchor, positive, negatives, and that of scores, by their names.
 
     Where no column has the name of an anchor or none that of a positive, all columns of text in their order.
+    Of a list of positives the first counts, of a list of negatives each: such a column is a path.
 
     Args:
         names: All columns.
         text: Those that are taken for text where their names do not say what they are.
         where: The data, for messages.
         no_text: Those that are known to hold no text.
+        lists: Those that are known to hold lists of texts.
 
     Raises:
         DataError: There are fewer than two columns of text, or names that do not fit.
@@ -109,15 +124,22 @@ def choose_columns(
     lower = {name.lower(): name for name in reversed(names)}
     anchor = next((lower[name] for name in _ANCHORS if name in lower), "")
     positive = next((lower[name] for name in _POSITIVES if name in lower), "")
-    negatives = [name for name in names if name.lower().startswith("negative")]
+    negatives = [
+        name
+        for name in names
+        if name.lower().startswith("negative") or (name in lists and name.lower() in _NEGATIVE_LISTS)
+    ]
     score = next((lower[name] for name in _SCORES if name in lower), "")
     if negatives and not (anchor and positive):
         lost = "positive" if anchor else "anchor"
         raise DataError(f"{where}: there is a column {negatives[0]!r} and none of {lost}s.", hint=FORMS)
     named = [anchor, positive, *sorted(negatives, key=_natural)] if anchor and positive else []
     for name in named:
-        if name in no_text:
+        if name in no_text or (name in lists and name == anchor):
             raise DataError(f"{where}: the column {name!r} holds no text.", hint=FORMS)
+    if not set(named).isdisjoint(lists):
+        ends = {positive: "[0]", **dict.fromkeys(negatives, "[]")}
+        return tuple(name + (ends[name] if name in lists else "") for name in named), ""
     if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
         raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
     columns = named or [name for name in names if name in text and name != score]
@@ -269,7 +291,8 @@ def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
 
     folder.mkdir(parents=True, exist_ok=True)
     staged = folder / f".training.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    content = _ContentHash([*rows.columns, *([rows.score] if rows.score else [])])
+    names = [ColumnPath.of(column).column for column in rows.columns]
+    content = _ContentHash([*names, *([rows.score] if rows.score else [])])
     number = 0
     writer = None
     try:
@@ -301,15 +324,20 @@ class _ContentHash:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = list(names)
-        self._parts = {name: (hashlib.sha256(), hashlib.sha256()) for name in names}
+        self._parts = {name: [hashlib.sha256(), hashlib.sha256()] for name in names}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        for name, (lengths, values) in self._parts.items():
+        for name, parts in self._parts.items():
             column = batch[name]
+            if pa.types.is_list(column.type):
+                parts += [] if parts[2:] else [hashlib.sha256()]
+                parts[2].update(pc.list_value_length(column).to_numpy().astype("<i8").tobytes())
+                column = pc.list_flatten(column)
+            lengths, values, *_ = parts
             if pa.types.is_floating(column.type):
                 values.update(column.to_numpy().astype("<f8").tobytes())
             else:
@@ -322,10 +350,13 @@ class _ContentHash:
         return "sha256:" + digest([self._names, parts])
 
 
-def _normal_names(columns: int, score: str) -> tuple[str, ...]:
+def _normal_names(paths: Sequence[ColumnPath], score: str) -> tuple[str, ...]:
     """The names of columns of text in the cache."""
+    columns = len(paths)
     if score:
         return ("sentence1", "sentence2")
+    if any(path.steps for path in paths):
+        return ("anchor", "positive", f"{NEGATIVES}[]")
     negatives = ["negative"] if columns == 3 else [f"negative_{n}" for n in range(1, columns - 1)]
     return ("anchor", "positive", *negatives)
 
@@ -333,8 +364,10 @@ def _normal_names(columns: int, score: str) -> tuple[str, ...]:
 def _batch(rows: Sequence[_Row], columns: tuple[str, ...], score: str) -> pa.RecordBatch:
     import pyarrow as pa
 
-    names = [*columns, *([score] if score else [])]
-    kinds = [*(pa.large_string() for _ in columns), pa.float64()]
+    paths = [ColumnPath.of(column) for column in columns]
+    names = [*(path.column for path in paths), *([score] if score else [])]
+    several = pa.list_(pa.large_string())
+    kinds = [*(several if path.several else pa.large_string() for path in paths), pa.float64()]
     values = zip(*rows, strict=True)
     arrays = [pa.array(column, kind) for column, kind in zip(values, kinds, strict=False)]
     return pa.RecordBatch.from_arrays(arrays, names=names)
@@ -418,17 +451,20 @@ def _text_rows(path: Path) -> _Rows:
         first = next(stream_rows(path), None)
     if first is None:
         raise DataError(f"{path}: there are no rows.")
-    no_text = {name for name, value in first.fields.items() if not isinstance(value, str)}
+    listed = {
+        name
+        for name, value in first.fields.items()
+        if isinstance(value, list) or (value is None and name.lower() in _NEGATIVE_LISTS)
+    }
+    no_text = {name for name, value in first.fields.items() if not isinstance(value, str)} - listed
     text = {n for n, v in first.fields.items() if isinstance(v, str) and not _is_number(v)}
-    text = text if path.suffix != ".jsonl" else first.fields.keys() - no_text
-    listed = [name for name, value in first.fields.items() if isinstance(value, list)]
-    try:
-        chosen, score = choose_columns(tuple(first.fields), text, f"{path}:{first.line}", no_text=no_text)
-    except DataError as error:
-        lists = f" Lists of texts are not read ({shortened(listed)}): a column for each." if listed else ""
-        raise DataError(error.message, hint=(error.hint or "") + lists) from None
-    names = _normal_names(len(chosen), score)
-    rows = (_checked(row, first, chosen, score) for row in stream_rows(path))
+    text = text if path.suffix != ".jsonl" else first.fields.keys() - no_text - listed
+    chosen, score = choose_columns(
+        tuple(first.fields), text, f"{path}:{first.line}", no_text=no_text, lists=listed
+    )
+    paths = [path_in(name, tuple(first.fields), str(path)) for name in chosen]
+    names = _normal_names(paths, score)
+    rows = (_checked(row, first, paths, score) for row in stream_rows(path))
     return _Rows(
         columns=names,
         score="score" if score else "",
@@ -444,21 +480,44 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(row: TableRow, first: TableRow, columns: tuple[str, ...], score: str) -> _Row:
+def _checked(row: TableRow, first: TableRow, paths: Sequence[ColumnPath], score: str) -> _Row:
     """The texts of a row, and its score if there is one.
 
     Raises:
         DataError: A text is missing or blank, or the row has other columns than the first.
     """
     if row.fields.keys() != first.fields.keys():
-        lost = [name for name in (*columns, score) if name and name not in row.fields]
+        lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
         more = [name for name in row.fields if name not in first.fields and isinstance(row.fields[name], str)]
         if lost:
             raise row.error(f"there is no {lost[0]!r}, which the first row has.")
         if more:
             raise row.error(f"there is a column {more[0]!r}, which the first row has not.")
-    texts = tuple(row.text(name) for name in columns)
+    if any(path.steps for path in paths):
+        return _with_lists(row.fields, paths, row.error)
+    texts = tuple(row.text(path.column) for path in paths)
     return (*texts, row.number(score)) if score else texts
+
+
+def _with_lists(
+    fields: Mapping[str, object], paths: Sequence[ColumnPath], error: Callable[[str], DataError]
+) -> _Row:
+    """The anchor, the first positive and the list of all negatives of a row.
+
+    Raises:
+        DataError: A text is missing, blank or no string, or there is no positive.
+    """
+    texts: list[object] = []
+    for path in paths:
+        value = fields[path.column]
+        if path.steps and not isinstance(value, list):
+            raise error(f"the column {path.column!r} holds no list, as in the first row.")
+        found = path.value(fields)
+        for text in found if path.several else [found]:
+            if not isinstance(text, str) or not text.strip():
+                raise error(f"the column {path.column!r} holds no text.")
+            texts.append(text)
+    return (*texts[:2], texts[2:])
 
 
 def _parquet_rows(path: Path) -> _Rows:
@@ -468,8 +527,12 @@ def _parquet_rows(path: Path) -> _Rows:
     except DataError as error:
         raise DataError(f"{path}{error.message}.") from None
     names = head.columns or ()
-    chosen, score = choose_columns(names, head.text, str(path), no_text={*names} - head.text)
-    normal = _normal_names(len(chosen), score)
+    no_text = {*names} - head.text - head.lists
+    chosen, score = choose_columns(names, head.text, str(path), no_text=no_text, lists=head.lists)
+    paths = [path_in(name, names, str(path)) for name in chosen]
+    normal = _normal_names(paths, score)
+    if any(one.steps for one in paths):
+        return _Rows(columns=normal, score="", batches=_in_batches(_parquet_lists(path, paths), normal, ""))
     return _Rows(
         columns=normal, score="score" if score else "", batches=_parquet_batches(path, chosen, score, normal)
     )
@@ -495,6 +558,26 @@ def _parquet_batches(
                 yield made
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
+
+
+def _parquet_lists(path: Path, paths: Sequence[ColumnPath]) -> Iterator[_Row]:
+    """The rows of a Parquet file with lists of texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as opened:
+            for batch in opened.iter_batches(BATCH, columns=[one.column for one in paths]):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _with_lists(row, paths, _row_error(path, number))
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
+
+
+def _row_error(path: Path, number: int) -> Callable[[str], DataError]:
+    return lambda message: DataError(f"{path}: row {number}: {message}")
 
 
 def _as_score(values: Any, name: str, where: str) -> Any:

@@ -457,12 +457,14 @@ def _kind(file: Path) -> str:
 class TableHead:
     """The start of a file: its columns, None where unknown; the kinds of those that hold no text; its rows.
 
-    `text` are columns that are known to hold a text in each row, `rows` None where they are not counted.
+    `text` are columns that are known to hold a text in each row, `lists` those of lists of texts, `rows` None
+    where they are not counted.
     """
 
     columns: tuple[str, ...] | None = None
     no_text: Mapping[str, str] = field(default_factory=dict)
     text: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
     rows: int | None = None
 
     @staticmethod
@@ -526,7 +528,8 @@ def _parquet(file: Path) -> TableHead:
         raise DataError(f": this is no whole Parquet file: {one_line(error)}") from None
     no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
     text = frozenset(f.name for f in schema if _is_text(f.type) and not f.type.num_fields)
-    return TableHead(columns=tuple(schema.names), no_text=no_text, text=text, rows=rows)
+    lists = frozenset(schema.names) - text - no_text.keys()
+    return TableHead(columns=tuple(schema.names), no_text=no_text, text=text, lists=lists, rows=rows)
 
 
 def _is_text(type_: Any) -> bool:
@@ -558,7 +561,10 @@ def _json(file: Path, options: Mapping[str, Any]) -> TableHead:
         raise DataError(f":{line}: a JSON object is needed, not {text.strip()[:40]!r}")
     no_text = {n: _type_name(v) for n, v in row.items() if not isinstance(v, str | list)}
     return TableHead(
-        columns=tuple(row), no_text=no_text, text=frozenset(n for n, v in row.items() if type(v) is str)
+        columns=tuple(row),
+        no_text=no_text,
+        text=frozenset(n for n, v in row.items() if type(v) is str),
+        lists=frozenset(n for n, v in row.items() if isinstance(v, list)),
     )
 
 

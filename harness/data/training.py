@@ -9,8 +9,9 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +43,14 @@ from harness.data.rows import (
 from harness.data.schema import SplitFiles, TableHead, one_line, readable_folder
 from harness.data.scored_tables import IDS, SCORES, TEXTS, ScoredTables, is_scored
 from harness.data.tables import absolute_path, readable
+from harness.data.text_rows import (
+    JUDGED_TEXTS,
+    ClassRows,
+    ColumnPath,
+    ColumnRows,
+    JudgedRows,
+    TextRows,
+)
 from harness.errors import DataError, UsageError, nearest, shortened
 from harness.identity import canonical
 from harness.types import Data
@@ -52,7 +61,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-Form = Literal["pair", "triplet", "tuple", "scored pair", "query with scored documents"]
+Form = Literal[
+    "pair",
+    "triplet",
+    "tuple",
+    "row with any number of negatives",
+    "pair of one class",
+    "scored pair",
+    "query with scored documents",
+]
 """The form of a row."""
 
 
@@ -66,8 +83,13 @@ class TrainingData:
         content: The hash of the data, in place of the revision, where that is not proven, as of own files.
         config: The configuration.
         split: The split.
-        columns: The columns of text in the order anchor, positive, negatives.
+        columns: The columns of text in the order anchor, positive, negatives. Recipes that take any number of
+            negatives also read paths into lists and structs, as `set.neg[]` (see harness.data.text_rows).
         score: The column with a score; empty without one.
+        judged: Whether the columns are ids of a query and a document that belong together, with texts in the
+            configurations and splits `queries` and `corpus`.
+        classes: The column with the class of each text; the pairs are then two texts of one class, and the
+            columns the parts of a text.
         file: The file of rows in the data set's folder, where the library finds none by itself.
         passages: Whether all columns but the first are lists of passages, the first of which counts by its
             `text`.
@@ -88,6 +110,8 @@ class TrainingData:
     split: str = "train"
     columns: tuple[str, ...] = ("anchor", "positive")
     score: str = ""
+    judged: bool = False
+    classes: str = ""
     file: str = ""
     passages: bool = False
     filter: tuple[str, str, float] | None = None
@@ -100,7 +124,30 @@ class TrainingData:
     @property
     def configs(self) -> tuple[str, ...]:
         """All configurations that are read; none where the data set's only one is."""
-        return (self.config, *self.texts) if self.config else ()
+        return tuple(config for config, _ in self.tables if config)
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """The configuration and the split of every table that is read, that of the rows first."""
+        texts = tuple((name, self.split) for name in self.texts)
+        judged = tuple((name, name) for name in JUDGED_TEXTS) if self.judged else ()
+        return ((self.config, self.split), *texts, *judged)
+
+    @property
+    def paths(self) -> tuple[ColumnPath, ...]:
+        """The columns as paths."""
+        return tuple(map(ColumnPath.of, self.columns))
+
+    @property
+    def plain(self) -> bool:
+        """Whether each row has one text in each column, which every recipe reads."""
+        nested = any(path.steps for path in self.paths)
+        return not (nested or self.judged or self.classes)
+
+    @property
+    def texts_per_row(self) -> int:
+        """The texts of a row in training, a list of negatives counted once."""
+        return 2 if self.classes else len(self.columns)
 
     @property
     def form(self) -> Form:
@@ -109,6 +156,10 @@ class TrainingData:
             return "query with scored documents"
         if self.score:
             return "scored pair"
+        if self.classes:
+            return "pair of one class"
+        if any(path.several for path in self.paths):
+            return "row with any number of negatives"
         return {2: "pair", 3: "triplet"}.get(len(self.columns), "tuple")  # type: ignore[return-value]
 
     @property
@@ -172,8 +223,8 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     split = SplitFiles.read(located.folder, data.config, data.split)
     for file, head in zip(split.files, split.heads, strict=True):
         _require_columns(data, head, str(file))
-    for config in data.texts:
-        SplitFiles.read(located.folder, config, data.split)
+    for config, part in data.tables[1:]:
+        SplitFiles.read(located.folder, config, part)
     rows, count = data.rows, None if data.rows is not None else _count(data, split)
     rows = data.remaining(count) if count is not None else rows
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
@@ -189,7 +240,7 @@ def _located(data: TrainingData, settings: DataSettings) -> Located:
     whole = held is not None and (
         (held / data.file).is_file()
         if data.file
-        else all(_is_whole(held, config, data.split) for config in data.configs or ("",))
+        else all(_is_whole(held, config, split) for config, split in data.tables)
     )
     if held is not None and whole:
         return Located(data=wanted, folder=held, origin="hub-cache")
@@ -220,16 +271,25 @@ def _require_columns(data: TrainingData, head: TableHead, where: str) -> None:
     require_distinct(head.columns, where)
     score = (data.score,) if data.score else ()
     condition = data.filter[:1] if data.filter else ()
-    for name in (*data.columns, *score, *condition):
-        if name not in head.columns:
-            close = nearest(name, head.columns)
+    label = (data.classes,) if data.classes else ()
+    paths = tuple(
+        path for name, path in zip(data.columns, data.paths, strict=True) if name not in head.columns
+    )
+    for name in (*data.columns, *score, *condition, *label):
+        path = next((path for path in paths if path.text == name and path.steps), None)
+        column = name if path is None else path.column
+        if column not in head.columns:
+            close = nearest(column, head.columns)
             there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(head.columns)}"
-            raise DataError(f"{where}: there is no column {name!r}; {there}.")
-        if data.texts:
-            continue  # ids and lists, which are checked when they are looked up
-        if name in data.columns and name in head.no_text:
+            raise DataError(f"{where}: there is no column {column!r}; {there}.")
+        if data.texts or data.judged or name == data.classes:
+            continue  # ids, lists and classes, which are checked when they are looked up
+        if path is not None:
+            if column in head.text:
+                raise DataError(f"{where}: the column {column!r} holds text, in which there is no {name!r}.")
+        elif name in data.columns and name in head.no_text:
             raise DataError(f"{where}: the column {name!r} holds {head.no_text[name]}, not text.")
-        if name not in data.columns and name in head.text:
+        elif name not in data.columns and name in head.text:
             raise DataError(f"{where}: the column {name!r} holds text, not numbers.")
 
 
@@ -368,8 +428,9 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
     if not split.columns:
         raise DataError(f"{split.files[0]}: its columns cannot be known before it is read.", hint=FORMS)
     no_text = {name for head in split.heads for name in head.no_text}
-    text = [name for name in split.columns if name not in no_text]
-    columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text)
+    lists = {name for head in split.heads for name in head.lists}
+    text = [name for name in split.columns if name not in no_text | lists]
+    columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text, lists=lists)
     made = TrainingData(
         path=path,
         revision=data.revision,
@@ -471,26 +532,22 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
     Queries with scored documents have the columns of `ScoredTables.rows`.
 
     Raises:
-        DataError: A text is missing, blank or no text; the message names the row.
+        DataError: A text is missing, blank or no text; the message names the row. Or a row has lists.
     """
-    import numpy as np
-
     data = located.data
     if data.texts:
         return load_scored(located, cache=cache).rows
+    if not data.plain:
+        raise DataError(
+            f"{located.name}: a {data.form} in each row, where columns of text are read.",
+            hint="Give a column for each negative.",
+        )
     with _place(located, cache), no_bars():
         table = _read(located)
     _require_kinds(located, table)
-    numbers = np.arange(1, len(table) + 1)
-    if data.filter is not None:
-        values = table.data.column(data.filter[0])
-        numbers = numbers[_satisfying(values, data.filter).to_numpy(zero_copy_only=False)]
-    if data.held_out:
-        draw = np.random.default_rng(data.split_seed)
-        numbers = numbers[draw.permutation(len(numbers))[data.held_out :]]
-    numbers = numbers[: data.first]
+    numbers = _chosen_rows(table, data)
     if len(numbers) < len(table) or data.held_out:
-        table = table.select(numbers - 1)
+        table = table.select(numbers)
     table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
     if not len(table):
         of = " that satisfy the filter" if data.filter else ""
@@ -498,7 +555,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         raise DataError(f"{located.name}: there are no rows{of}{after}.")
     done = 0
     for batch in _batches(table):
-        require_values(batch, located.name, numbers[done:], shown=table.column_names)
+        require_values(batch, located.name, numbers[done:] + 1, shown=table.column_names)
         done += batch.num_rows
     return table
 
@@ -516,6 +573,44 @@ def load_scored(located: LocatedTraining, *, cache: Path) -> ScoredTables:
     if data.first is None:
         return tables
     return replace(tables, numbers=tables.numbers.select(range(data.remaining(len(tables.numbers)))))
+
+
+def load_rows(located: LocatedTraining, *, cache: Path) -> TextRows:
+    """The rows of a recipe that takes any number of negatives; texts are read when a row is.
+
+    A row without a query or a positive has no number.
+
+    Raises:
+        DataError: A column is absent or holds something else than texts, or there are no rows.
+    """
+    data = located.data
+    how: dict[str, Any] = {"name": located.name, "identity": data.identity, "cache": cache}
+    with _place(located, cache), no_bars():
+        tables = [
+            _read(replace(located, data=replace(data, config=config, split=split, judged=False)))
+            for config, split in data.tables
+        ]
+    _require_kinds(located, tables[0])
+    if data.judged:
+        return JudgedRows.of(tables[0], tables[1:], data.columns, **how)
+    numbers = _chosen_rows(tables[0], data)
+    if data.classes:
+        return ClassRows.of(tables[0], data.columns, data.classes, numbers, seed=data.split_seed, **how)
+    return ColumnRows.of(tables[0], data.columns, numbers, **how)
+
+
+def _chosen_rows(table: datasets.Dataset, data: TrainingData) -> NDArray[np.int64]:
+    """The numbers of the rows that satisfy the filter and are not set aside, from 0 on."""
+    import numpy as np
+
+    numbers = np.arange(len(table))
+    if data.filter is not None:
+        values = table.data.column(data.filter[0])
+        numbers = numbers[_satisfying(values, data.filter).to_numpy(zero_copy_only=False)]
+    if data.held_out:
+        draw = np.random.default_rng(data.split_seed)
+        numbers = numbers[draw.permutation(len(numbers))[data.held_out :]]
+    return numbers[: data.first]
 
 
 def _place(located: LocatedTraining, cache: Path) -> contextlib.AbstractContextManager[object]:
@@ -593,12 +688,14 @@ class TrainingSize:
         characters: The mean characters of the texts by column.
         documents: The fewest and the most documents of a query, of scored documents.
         constant: Queries whose documents all have one score, likewise.
+        negatives: The fewest and the most negatives of a row, where they may differ.
     """
 
     rows: int
     characters: Mapping[str, float]
     documents: tuple[int, int] | None = None
     constant: int | None = None
+    negatives: tuple[int, int] | None = None
 
     @staticmethod
     def of(located: LocatedTraining, cache: Path) -> TrainingSize:
@@ -618,6 +715,8 @@ class TrainingSize:
                 documents=(int(counts.min()), int(counts.max())),
                 constant=tables.constant_rows(),
             )
+        if not located.data.plain:
+            return TrainingSize._of_rows(load_rows(located, cache=cache))
         table = load_training(located, cache=cache)
         found = dict.fromkeys(located.data.columns, 0)
         for batch in _batches(table):
@@ -625,6 +724,25 @@ class TrainingSize:
                 found[name] += pc.sum(pc.utf8_length(batch[name])).as_py()
         return TrainingSize(
             rows=len(table), characters={name: total / len(table) for name, total in found.items()}
+        )
+
+    @staticmethod
+    def _of_rows(rows: TextRows) -> TrainingSize:
+        found = {"query": 0, "positive": 0, "negatives": 0}
+        counts: set[int] = set()
+        negatives = 0
+        for start in range(0, len(rows), BATCH):
+            for row in rows.read(range(start, min(start + BATCH, len(rows)))):
+                found["query"] += len(row.query)
+                found["positive"] += len(row.positive)
+                found["negatives"] += sum(map(len, row.negatives))
+                negatives += len(row.negatives)
+                counts.add(len(row.negatives))
+        texts = {"query": len(rows), "positive": len(rows), "negatives": negatives}
+        return TrainingSize(
+            rows=len(rows),
+            characters={name: found[name] / texts[name] for name in found if texts[name]},
+            negatives=(min(counts), max(counts)),
         )
 
 
@@ -638,23 +756,35 @@ _TEXTS = "training/texts.npy"
 def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent: Path, cache: Path) -> None:
     """Write the hashes of all training texts, with those of its parent, into a model's folder.
 
-    `trained_texts` reads them again.
+    `trained_texts` reads them again. Nothing is written where the training has written them itself.
     """
+    if not (model / _TEXTS).exists():
+        add_text_hashes(chain.from_iterable(_all_texts(one, cache) for one in data), model, parent=parent)
+
+
+def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path) -> None:
+    """Write the hashes of texts, which come part by part, with those of its parent, into a model's folder."""
     import io
 
     import numpy as np
 
     before = trained_texts(parent)
-    parts = [np.empty(0, np.uint64) if before is None else before]
-    for located in data:
-        if located.data.texts:
-            parts += [_hashes(texts) for _, texts in load_scored(located, cache=cache).texts()]
-            continue
-        for batch in _batches(load_training(located, cache=cache)):
-            parts += [_hashes(batch[name].to_pylist()) for name in located.data.columns]
+    parts = [np.empty(0, np.uint64) if before is None else before, *map(_hashes, texts)]
     found = io.BytesIO()
     np.save(found, np.unique(np.concatenate(parts)))
+    (model / _TEXTS).parent.mkdir(parents=True, exist_ok=True)
     files.replace(model / _TEXTS, found.getvalue())
+
+
+def _all_texts(located: LocatedTraining, cache: Path) -> Iterator[Sequence[str]]:
+    """All texts of training data, part by part."""
+    if located.data.texts:
+        for _, texts in load_scored(located, cache=cache).texts():
+            yield texts
+        return
+    for batch in _batches(load_training(located, cache=cache)):
+        for name in located.data.columns:
+            yield batch[name].to_pylist()
 
 
 def trained_texts(model: Path) -> NDArray[np.uint64] | None:

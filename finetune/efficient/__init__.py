@@ -1,0 +1,1 @@
+"""Compute-optimal contrastive trainings: full, of the last blocks, by adapters of low rank, or of biases."""

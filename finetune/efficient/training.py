@@ -1,0 +1,106 @@
+"""The training of a part of a backbone's weights, or of all, in as many steps as a budget allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from finetune.efficient.plan import EfficientSettings
+from finetune.efficient.tuning import apply_tuning, merge_adapters
+from finetune.embedding.batches import Order
+from finetune.embedding.settings import Loss
+from finetune.embedding.trainer import EmbeddingSetup, batch_order, train
+from finetune.flops import ParameterCount
+from harness.errors import HarnessError
+from harness.training import TrainingSpec
+
+SAMPLE = 4_096
+"""The rows, the first that are drawn, whose mean number of tokens stands for that of all."""
+
+
+def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss) -> None:
+    """Train within a budget and write the model, its adapters merged, to `spec.output`.
+
+    Raises:
+        DivergenceError: A loss, or a weight in the end, is not a finite number.
+        HarnessError: Memory runs out, or the budget is too small for a step.
+        UsageError: The backbone has no such layers, or its blocks are not divided by the share.
+    """
+    train(spec, settings, EfficientSetup(settings, loss, spec))
+
+
+class EfficientSetup(EmbeddingSetup):
+    """The training of a part of a backbone's weights.
+
+    Args:
+        settings: The settings of the recipe.
+        loss: The loss of the recipe.
+        spec: The training.
+    """
+
+    def __init__(self, settings: EfficientSettings, loss: Loss, spec: TrainingSpec) -> None:
+        super().__init__(settings, loss, caches=True)
+        self._efficient, self._spec = settings, spec
+
+    def order(self, data: Any, spec: TrainingSpec) -> Order:
+        """The batches that the settings name, as many as the budget pays for; epochs are added if needed.
+
+        Raises:
+            HarnessError: The budget is below that of a step, or the rows fill no batch.
+        """
+        settings, budget = self._efficient, self._efficient.budget
+        if budget is None:
+            return batch_order(data, spec, settings)
+        once = batch_order(data, spec, replace(settings, epochs=1))
+        tokens = self._tokens(data, once) * settings.batch_size
+        count = ParameterCount.of(self._model[0].auto_model)
+        each = count.flops(tokens)
+        steps = math.floor(budget / each)
+        if steps < 1:
+            raise HarnessError(
+                f"A budget of {budget:g} FLOP is below one step, which takes {each:g}.",
+                hint="Give a larger one, or smaller batches: --set budget=… --set batch_size=…",
+            )
+        spec.log.note(
+            f"a budget of {budget:g} FLOP is {steps:,} steps of {tokens:,.0f} tokens: {count.forward:,} "
+            f"parameters forward, {count.backward:,} backward, {count.updated:,} updated"
+        )
+        epochs = math.ceil(steps / once.steps)
+        return batch_order(data, spec, replace(settings, epochs=epochs, max_steps=steps))
+
+    def model(self, spec: TrainingSpec) -> Any:
+        """The backbone with a new pooling, of which only the weights of the method are trained."""
+        return self._model
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the model with its adapters merged."""
+        merge_adapters(model[0].auto_model)
+        length = self._efficient.evaluation_length
+        if length is not None:
+            self._length = min(length, self._length or length)
+        super().save(model, folder)
+
+    @cached_property
+    def _model(self) -> Any:
+        model: Any = super().model(self._spec)
+        backbone = model[0].auto_model
+        apply_tuning(backbone, self._efficient.tuning)
+        if self._efficient.gradient_checkpointing:
+            backbone.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    def _tokens(self, data: Any, order: Order) -> float:
+        """The mean number of tokens of a row by which operations are counted."""
+        if self._efficient.tokens_per_pair is not None:
+            return float(self._efficient.tokens_per_pair)
+        found = rows = 0
+        for numbers in islice(order.after(0), math.ceil(SAMPLE / self._efficient.batch_size)):
+            columns = data[numbers.tolist()]
+            rows += len(numbers)
+            for texts in columns.values():
+                found += int(self._model.tokenize(list(texts))["attention_mask"].sum())
+        return found / rows

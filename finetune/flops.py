@@ -1,0 +1,164 @@
+"""The parameters of a network that a training computes with, and the operations that they cost.
+
+Embeddings are left out, since looking up a row computes nothing, and so is a pooler, whose vector of the
+first token no model here uses. What attention computes without parameters is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.encoder.model_files import backbone_folder, module_weights, stored_tensors
+from harness.encoder.model_settings import architecture_in, has_network
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FINAL_NORMS = ("final_norm", "final_layer_norm", "final_layernorm", "norm", "ln_f")
+"""Names of the norm after the last block, beside the list of blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterCount:
+    """The numbers of parameters that have a part in a training.
+
+    Attributes:
+        forward: Those that compute the output, adapters among them.
+        backward: Those that gradients pass through: all from the first block on that has a trained parameter.
+        updated: Those that get a gradient.
+    """
+
+    forward: int
+    backward: int
+    updated: int
+
+    @staticmethod
+    def of(network: nn.Module) -> ParameterCount:
+        """The counts of a network as it is trained; a parameter of two modules counts once."""
+        stages, tables = _stages(network), embedding_parameters(network)
+        trained = [any(weight.requires_grad for weight in stage) for stage in stages]
+        begin = trained.index(True) if any(trained) else len(stages)
+        sizes = [sum(weight.numel() for weight in stage - tables) for stage in stages]
+        updated = {weight for stage in stages for weight in stage - tables if weight.requires_grad}
+        return ParameterCount(
+            forward=sum(sizes),
+            backward=sum(sizes[begin:]),
+            updated=sum(weight.numel() for weight in updated),
+        )
+
+    def flops(self, tokens: float, *, scored: float = 0.0) -> float:
+        """The operations of a training on `tokens` tokens, and of a forward pass over `scored` others.
+
+        >>> ParameterCount(forward=10, backward=6, updated=5).flops(100)
+        4200.0
+        """
+        return 2.0 * (self.forward * (tokens + scored) + (self.backward + self.updated) * tokens)
+
+
+def blocks_of(network: nn.Module) -> list[nn.Module]:
+    """The blocks of a network in their order; empty where it has no list of them."""
+    return [*_block_list(network)[1]]
+
+
+def final_norms(network: nn.Module) -> list[nn.Module]:
+    """The norm after the last block, or none."""
+    place = _block_list(network)[0].rpartition(".")[0]
+    beside = network.get_submodule(place).named_children()
+    return [module for name, module in beside if name in FINAL_NORMS]
+
+
+def embedding_parameters(network: nn.Module) -> set[nn.Parameter]:
+    """The weights of embeddings and of their adapters."""
+    from torch import nn
+
+    tables = (
+        module
+        for module in network.modules()
+        if isinstance(getattr(module, "base_layer", module), nn.Embedding)
+    )
+    return {weight for table in tables for weight in table.parameters()}
+
+
+def is_used(name: str) -> bool:
+    """Whether a model uses the part of a backbone with that name.
+
+    >>> is_used("pooler.dense.weight"), is_used("layers.0.mlp.up.weight")
+    (False, True)
+    """
+    return "pooler" not in name.split(".")
+
+
+def _block_list(network: nn.Module) -> tuple[str, nn.ModuleList]:
+    """The name of the largest list of modules, and the list; it may be within an inner network."""
+    from torch import nn
+
+    lists = [(name, found) for name, found in network.named_modules() if isinstance(found, nn.ModuleList)]
+    sizes = [sum(weight.numel() for weight in found.parameters()) for _, found in lists]
+    return lists[sizes.index(max(sizes))] if lists else ("", nn.ModuleList())
+
+
+def _stages(network: nn.Module) -> list[set[nn.Parameter]]:
+    """The used parameters in the order of a forward pass: before the blocks, of each block, after them."""
+    later: list[set[nn.Parameter]] = []
+    for module in (*blocks_of(network), *final_norms(network)):
+        later.append({*module.parameters()}.difference(*later))
+    used = {weight for name, weight in network.named_parameters() if is_used(name)}
+    return [used.difference(*later), *later]
+
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def backbone_parameters(folder: Path) -> int | None:
+    """The parameters of a model's backbone without its embeddings, from JSON and headers of weight files.
+
+    Of a backbone that our network does not run, embeddings are known by their names.
+
+    Args:
+        folder: The folder of a model or of a bare backbone.
+
+    Returns:
+        Their number; None where the files do not tell it.
+
+    Raises:
+        ModelError: The config makes no network, or a weight file is corrupt.
+    """
+    place = backbone_folder(folder)
+    shapes = architecture_in(place).tensors() if has_network(place) else _stored_shapes(place)
+    if not shapes:
+        return None
+    counted = (size for name, size in shapes.items() if is_used(name) and not _is_embedding(name, size))
+    return sum(map(math.prod, counted))
+
+
+def _is_embedding(name: str, shape: tuple[int, ...]) -> bool:
+    return "emb" in name and len(shape) == 2
+
+
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+NUMBERED = re.compile(r"\.\d+\.")
+"""The number of a block in the name of a tensor."""
+
+
+def _stored_shapes(place: Path) -> Shapes:
+    """The shapes of the parameters in a backbone's weight files, without heads; empty if they are unknown."""
+    stored = stored_tensors(module_weights(place)) or {}
+    shapes = {
+        name: one.shape
+        for name, one in stored.items()
+        if one.dtype in FLOATS and 1 <= len(one.shape) <= 3 and not name.endswith(".inv_freq")
+    }
+    table = next((name for name, shape in shapes.items() if _is_embedding(name, shape)), None)
+    block = next(filter(NUMBERED.search, shapes), None)
+    if table is None or block is None:
+        return {}
+    pairs = zip(table.split("."), block.split("."), strict=False)
+    root = "".join(f"{part}." for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return {name: shape for name, shape in shapes.items() if name.startswith(root)}

@@ -1,0 +1,270 @@
+"""The plan of recipes that train on a mix of data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from finetune.embedding.batches import probabilities
+from finetune.embedding.instructions import InstructionFormat
+from finetune.embedding.plan import EmbeddingRecipe, known_rows
+from finetune.embedding.settings import EmbeddingSettings
+from finetune.mix.settings import MixSet, MixSettings, choose_sets
+from harness.data.training import LocatedTraining, TrainingData
+from harness.encoder.model_settings import Description
+from harness.errors import DataError, UsageError, unknown
+from harness.lineage import Lineage
+from harness.training import TrainingSpec
+from harness.types import SIDES, Artifact
+
+Instructions = Callable[[], Mapping[str, str]]
+"""A function at the top of a module that gives the instructions of an evaluation by the names of prompts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixRecipe(EmbeddingRecipe):
+    """A recipe that trains a model with one vector for each text on a mix of data sets.
+
+    Attributes:
+        mixes: The sets by variant, with "" for those without a variant of their own.
+        evaluation: The instructions before the texts of tasks.
+        own: Sets of the user's own data, which replace those of their names.
+        alone: Whether they are the whole mix.
+    """
+
+    mixes: Mapping[str, tuple[MixSet, ...]]
+    evaluation: Instructions
+    own: tuple[MixSet, ...] = ()
+    alone: bool = False
+
+    @property
+    def sets(self) -> tuple[MixSet, ...]:
+        """The sets that are trained on, with the instructions of the user's own file."""
+        own = self._mix.instruction_file.training
+        known = {
+            one.name: replace(one, instruction=dict(own).get(one.name, one.instruction)) for one in self._all
+        }
+        return choose_sets(known, self._mix.sets)
+
+    def parts(self) -> tuple[TrainingData | str, ...]:
+        """What all sets read, in the order in which `plan` and `train` are given it."""
+        return tuple(part for one in self.sets for part in one.parts)
+
+    @property
+    def all_data(self) -> tuple[TrainingData, ...]:
+        """The data sets of every variant."""
+        return tuple(dict.fromkeys(part for sets in self.mixes.values() for one in sets for part in one.data))
+
+    def with_own_data(self, given: Sequence[str]) -> MixRecipe:
+        """The recipe with the user's own data.
+
+        `NAME=DATA` puts data in the place of the set with that name, or adds a set; data without a name
+        is a set of a mix without those of the recipe.
+
+        Raises:
+            UsageError: Two have one name, named and unnamed ones are mixed, or a name in the settings is that
+                of no set.
+        """
+        pairs = [_named(text) for text in given]
+        own = [
+            MixSet(name=name or data, own=data, instruction=self._instruction(name)) for name, data in pairs
+        ]
+        alone = [not name for name, _ in pairs]
+        if any(alone) and not all(alone):
+            raise UsageError(
+                "Of the training data some has the name of a set and some has none.",
+                hint="Type NAME=DATA for each, which are added to the recipe's sets or replace them; or DATA "
+                "alone for each, which are then the whole mix.",
+            )
+        names = [one.name for one in own]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"--train-data {twice[0]} is given twice.", hint="Leave one of them out.")
+        made = replace(self, own=tuple(own), alone=any(alone))
+        made._check_sets()
+        return made
+
+    def check(self) -> None:
+        """Refuse settings that no training can have, whatever its data.
+
+        Raises:
+            UsageError: A value is out of its range, or an instruction is for no known task.
+        """
+        super().check()
+        for name, _ in self._mix.instruction_file.evaluation:
+            _require_task(name)
+
+    def _check_sets(self) -> None:
+        """Refuse names of no set, and a group without rows."""
+        known = [one.name for one in self._all]
+        for name, _ in self._mix.instruction_file.training:
+            if name not in known:
+                raise unknown("set of this mix", name, known, then="Give instructions for these.")
+        for one in self.sets:
+            if one.divisor:
+                self._mix.rows_of(one, one.divisor)
+
+    def train(self, spec: TrainingSpec) -> None:
+        """Train, in a process of its own, and write the model to `spec.output`."""
+        from finetune.mix.training import train_mix
+
+        settings = self._fitted(spec.backbone)
+        assert isinstance(settings, MixSettings)
+        train_mix(spec, settings, self.sets, self._prompts(InstructionFormat.of(spec.backbone.folder)))
+
+    @property
+    def _mix(self) -> MixSettings:
+        assert isinstance(self.settings, MixSettings)
+        return self.settings
+
+    @property
+    def _all(self) -> tuple[MixSet, ...]:
+        """The sets before some are chosen."""
+        base = () if self.alone else self.mixes.get(self.variant, self.mixes[""])
+        return tuple({one.name: one for one in (*base, *self.own)}.values())
+
+    def _instruction(self, name: str) -> str:
+        """The instruction of the recipe's set with a name."""
+        return next((one.instruction for one in self._all if one.name == name), "")
+
+    def _prompts(self, form: InstructionFormat) -> dict[str, str]:
+        """The prompts of an evaluation; a side without instructions has empty ones."""
+        if self._mix.instructions == "none":
+            return {}
+        named = {**self.evaluation(), **dict(self._mix.instruction_file.evaluation)}
+        prompts = {name: form.text(text) for name, text in named.items()}
+        if self._mix.instructions == "both":
+            return prompts
+        query, document = SIDES
+        bare = [name for name in prompts if not name.endswith((f"-{query}", f"-{document}"))]
+        documents = {name: "" for name in prompts if name.endswith(f"-{document}")}
+        return {**prompts, **documents, **{f"{name}-{document}": "" for name in bare}}
+
+    def _description(self, found: Description) -> Description:
+        planned = super()._description(found)
+        prompts = self._prompts(InstructionFormat.of(found.folder))
+        return replace(planned, prompts=prompts, default_prompt_name=None) if prompts else planned
+
+    def _lineage(
+        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+    ) -> Lineage:
+        """The lineage with the sets of the mix, and whose data each of them is."""
+        made = super()._lineage(backbone, settings, data, seed)
+        mix = [
+            {
+                "name": one.name,
+                "instruction": one.instruction,
+                "divisor": one.divisor,
+                "parts": len(one.parts),
+            }
+            for one in self.sets
+        ]
+        own = [
+            part.name if self.alone else f"{part.name} as {one.name}"
+            for one, parts in self._by_set(data)
+            for part in parts
+            if part.own
+        ]
+        ours = tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
+        return made.model_copy(
+            update={
+                "settings": {**made.settings, "mix": mix},
+                "own_data": ", ".join(own),
+                "assumed": (*self.assumed(settings), *(() if self.alone else (*self.assumed_data, *ours))),
+            }
+        )
+
+    def _by_set(self, data: Sequence[LocatedTraining]) -> Sequence[tuple[MixSet, Sequence[LocatedTraining]]]:
+        """Each set with its parts."""
+        rest, found = list(data), []
+        for one in self.sets:
+            found.append((one, rest[: len(one.parts)]))
+            rest = rest[len(one.parts) :]
+        return found
+
+    def _shares(self, data: Sequence[LocatedTraining]) -> list[tuple[MixSet, float, int]] | None:
+        """The probability of each set and the rows of a group of it; None where some rows are not known."""
+        if (counts := known_rows(data)) is None:
+            return None
+        sets = self._by_set(data)
+        rest, rows = list(counts), []
+        for one, _ in sets:
+            rows.append(sum(rest[: len(one.parts)]))
+            rest = rest[len(one.parts) :]
+        chances = probabilities(rows, self._mix.alpha).tolist()
+        sizes = [self._mix.rows_of(one, one.divisor or _texts(parts)) for one, parts in sets]
+        return [(one, chance, size) for (one, _), chance, size in zip(sets, chances, sizes, strict=True)]
+
+    def _work(
+        self, settings: EmbeddingSettings, data: Sequence[LocatedTraining]
+    ) -> tuple[int | None, int | None]:
+        """The steps, and the rows that they read on average."""
+        shares, counts = self._shares(data), known_rows(data)
+        if shares is None or counts is None:
+            return settings.max_steps, None
+        step = self._mix.groups * sum(chance * size for _, chance, size in shares)
+        steps = settings.max_steps or max(1, round(settings.epochs * sum(counts) / step))
+        return steps, round(steps * step)
+
+    def _texts(self, _steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
+        """The texts of that many rows, a list of negatives counted as one text."""
+        shares = self._shares(data)
+        if shares is None:
+            return 0
+        texts = [_texts(parts) for _, parts in self._by_set(data)]
+        drawn = [chance * size for _, chance, size in shares]
+        each = sum(n * part for n, part in zip(texts, drawn, strict=True)) / sum(drawn)
+        return round(rows * each)
+
+    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+        for one, parts in self._by_set(data):
+            for part in parts:
+                if part.data.score:
+                    raise UsageError(
+                        f"{part.name} has pairs with a score, and {one.name} needs pairs that belong "
+                        "together.",
+                        hint="Give the pairs with a high score, in two columns.",
+                    )
+            rows, size = known_rows(parts), self._mix.rows_of(one, one.divisor or _texts(parts))
+            needed = size * self._mix.groups
+            if rows is not None and sum(rows) < needed:
+                raise DataError(
+                    f"{one.name} has {sum(rows):,} rows, and a batch of it has {needed:,}.",
+                    hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
+                )
+
+    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+        notes = super()._notes(backbone, found, settings)
+        if self._mix.instructions == "none":
+            return notes
+        return (*notes, *InstructionFormat.of(found.folder).notes)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The name of a set and its data of `NAME=DATA`; no name where there is none."""
+    name, equals, data = text.partition("=")
+    return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
+
+
+def _texts(parts: Sequence[LocatedTraining]) -> int:
+    """The most texts of a row, a list of negatives counted once."""
+    return max(part.data.texts_per_row for part in parts)
+
+
+def _require_task(prompt: str) -> None:
+    """Refuse an instruction for no known task or type of tasks.
+
+    Raises:
+        UsageError: The message names the nearest ones.
+    """
+    from suites._mteb import snapshot
+
+    name = next((prompt.removesuffix(f"-{side}") for side in SIDES if prompt.endswith(f"-{side}")), prompt)
+    tasks = snapshot.load()
+    known = {*tasks.tasks, *(tasks.task(one).type for one in tasks.tasks)}
+    if name not in known:
+        raise unknown(
+            "task or type of tasks",
+            name,
+            sorted(known),
+            then="For a task of your own type --prompt TASK=TEXT in the evaluation.",
+        )

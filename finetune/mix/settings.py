@@ -1,0 +1,193 @@
+"""The sets of a mix, the settings of a training on it, and instructions of a user's own."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+from finetune.embedding.settings import EmbeddingSettings
+from harness.data.training import TrainingData
+from harness.errors import UsageError, unknown
+from harness.types import SIDES
+
+Texts = tuple[tuple[str, str], ...]
+"""Texts by name, sorted by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixSet:
+    """A set of a mix.
+
+    Attributes:
+        name: The name by which it is chosen and replaced.
+        data: Its data, the rows of all parts together.
+        instruction: The instruction of its texts.
+        divisor: A group of it has batch_size // divisor rows; 0 for the mean number of texts of its rows,
+            rounded up.
+        own: The user's own data in place of `data`, as it was typed.
+        note: What is not the paper's or the code's, if it is ours.
+    """
+
+    name: str
+    data: tuple[TrainingData, ...] = ()
+    instruction: str = ""
+    divisor: int = 0
+    own: str = ""
+    note: str = ""
+
+    @property
+    def parts(self) -> tuple[TrainingData | str, ...]:
+        """What is read: data sets, or the user's own as it was typed."""
+        return (self.own,) if self.own else self.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnInstructions:
+    """Instructions of a user's own, which replace those of the recipe.
+
+    Attributes:
+        training: By the name of a set.
+        evaluation: By the name of a prompt: a task or a type of tasks, perhaps with a side behind a hyphen.
+    """
+
+    training: Texts = ()
+    evaluation: Texts = ()
+
+    @staticmethod
+    def read(given: object) -> object:
+        """The instructions in a JSON or TOML file with the tables `training` and `evaluation`.
+
+        Raises:
+            UsageError: It cannot be read, or has another form.
+        """
+        if not isinstance(given, str | os.PathLike):
+            return given
+        if not os.fspath(given) or os.fspath(given).lower() == "none":
+            return OwnInstructions()
+        path = Path(given)
+        try:
+            text = path.read_text(encoding="utf-8")
+            found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"The instructions in {path} cannot be read: {error}.", hint=_FORM) from None
+        if not isinstance(found, dict) or found.keys() - {"training", "evaluation"}:
+            raise UsageError(f"{path} has other tables than training and evaluation.", hint=_FORM)
+        return OwnInstructions(
+            training=_texts(found.get("training", {}), path, sided=False),
+            evaluation=_texts(found.get("evaluation", {}), path, sided=True),
+        )
+
+
+_FORM = (
+    'A file of instructions is e.g. [training] QQP = "Retrieve duplicates." [evaluation] STS12 = "Retrieve '
+    'similar text." and SciFact = {query = "…", document = "…"}.'
+)
+
+
+def _texts(found: Any, path: Path, *, sided: bool) -> Texts:
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: a table of names and texts is needed.", hint=_FORM)
+    texts: dict[str, str] = {}
+    for name, value in found.items():
+        if isinstance(value, str):
+            texts[name] = value
+        elif sided and isinstance(value, dict) and value.keys() == set(SIDES):
+            texts |= {f"{name}-{side}": value[side] for side in SIDES}
+        else:
+            raise UsageError(f"{path}: the instruction of {name} is no text.", hint=_FORM)
+    if wrong := [name for name, text in texts.items() if not isinstance(text, str)]:
+        raise UsageError(f"{path}: the instruction of {wrong[0]} is no text.", hint=_FORM)
+    return tuple(sorted(texts.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixSettings(EmbeddingSettings):
+    """Every setting of a training on a mix of sets.
+
+    Attributes:
+        batch_size: The texts of a group by which its rows are counted: batch_size // divisor of its set.
+        groups: Groups of an optimizer step, all of one set, that share no negatives: the processes of the
+            released run. As many devices can share a step.
+        alpha: A set with n rows is drawn with a probability proportional to n to the power of this.
+        draws: "replacement": each batch has rows drawn from its whole set; "turns": a row comes again when
+            every other row of its set has come.
+        sets: The sets that are trained on; none given are all.
+        distinct: Whether no text of a query or positive occurs twice in a group.
+        reduction: The loss of a group: the mean over its queries, or the sum.
+        instructions: The texts that have an instruction before them, in training and in evaluation: those
+            of both sides, queries alone, or none.
+        pool_instruction: Whether the tokens of an instruction are part of the mean over a text's tokens.
+        instruction_file: A file of instructions of one's own (docs/training.md).
+        dropout: The share of dropout layers, None for the backbone's own.
+    """
+
+    groups: int = 1
+    alpha: float = 0.5
+    draws: Literal["replacement", "turns"] = "replacement"
+    sets: tuple[str, ...] = ()
+    distinct: bool = False
+    reduction: Literal["mean", "sum"] = "mean"
+    instructions: Literal["both", "query", "none"] = "both"
+    pool_instruction: bool = True
+    instruction_file: Annotated[OwnInstructions, BeforeValidator(OwnInstructions.read)] = field(
+        default_factory=OwnInstructions
+    )
+    dropout: float | None = None
+
+    def devices(self, most: int) -> int:
+        """The number of devices that can share a step: one that divides its groups."""
+        return next(count for count in range(min(most, self.groups), 0, -1) if self.groups % count == 0)
+
+    def passes(self, rows: int, limit: int | None) -> int | None:
+        """The texts of each pass through the network; None for one pass of each column."""
+        return limit or self.chunk or None
+
+    def rows_of(self, one: MixSet, divisor: int) -> int:
+        """The rows of a group of a set.
+
+        Raises:
+            UsageError: There are none.
+        """
+        if rows := self.batch_size // divisor:
+            return rows
+        raise UsageError(
+            f"A group of {one.name} has {self.batch_size} // {divisor} = 0 rows.",
+            hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
+        )
+
+    def check(self) -> None:
+        """Refuse values that no training can have.
+
+        Raises:
+            UsageError: One of them is out of its range.
+        """
+        super().check()
+        self._require("groups", self.groups >= 1, "1 or more")
+        self._require("alpha", 0 <= self.alpha < math.inf, "0 or more")
+        self._require("dropout", self.dropout is None or 0 <= self.dropout < 1, "a share below 1, or none")
+        self._require("group_size", self.group_size == 0, "0; groups is the number of groups of a step")
+        self._require(
+            "pooling", self.pool_instruction or self.pooling == "mean", "mean, or pool_instruction=true"
+        )
+        if twice := [name for name in self.sets if self.sets.count(name) > 1]:
+            raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
+
+
+def choose_sets(known: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:
+    """The sets with some names, all of them without names.
+
+    Raises:
+        UsageError: There is no such set; the message names those that there are.
+    """
+    for name in names:
+        if name not in known:
+            raise unknown("set of this mix", name, [*known], then="Choose among these: --set sets=…")
+    return tuple(one for name, one in known.items() if not names or name in names)

@@ -1,0 +1,257 @@
+"""The training on a mix of data sets: its rows, their instructions, and batches of one set each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers.models import Pooling
+from torch import Tensor, nn
+
+from finetune.embedding.batches import DrawnSet, MixOrder, Rows, text_numbers
+from finetune.embedding.instructions import InstructionFormat
+from finetune.embedding.losses import mix_loss
+from finetune.embedding.settings import info_nce
+from finetune.embedding.trainer import EmbeddingSetup, set_dropout, train
+from finetune.mix.settings import MixSet, MixSettings
+from harness.data.text_rows import JoinedRows, TextRow, TextRows
+from harness.data.training import add_text_hashes, load_rows
+from harness.errors import HarnessError
+from harness.training import TrainingSpec
+
+SAMPLE = 1_000
+"""The rows whose number of texts is taken for that of all."""
+
+_PART = 1_000
+"""Rows that are read at once where all that were drawn are gone through."""
+
+
+def train_mix(
+    spec: TrainingSpec, settings: MixSettings, sets: Sequence[MixSet], prompts: Mapping[str, str]
+) -> None:
+    """Train on a mix and write the model to `spec.output`.
+
+    Args:
+        spec: The training; its data are the parts of all sets, one after the other.
+        settings: The settings of the recipe.
+        sets: The sets of the mix.
+        prompts: The prompts of the finished model.
+
+    Raises:
+        DivergenceError: A loss, or a weight in the end, is not a finite number.
+        HarnessError: Memory runs out, or a set has too few rows.
+    """
+    train(spec, settings, MixSetup(settings, sets, prompts))
+
+
+class MixRows:
+    """The rows of all sets of a mix, numbered one set after the other.
+
+    Args:
+        sets: The rows of each set.
+    """
+
+    def __init__(self, sets: Sequence[TextRows]) -> None:
+        self.sets = sets
+        self._ends = np.cumsum([len(one) for one in sets])
+
+    def __len__(self) -> int:
+        """The number of rows of all sets."""
+        return int(self._ends[-1])
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[tuple[int, TextRow]]:
+        """The rows of a batch, which are of one set, each with the number of the set."""
+        number = int(np.searchsorted(self._ends, numbers[0], side="right"))
+        begin = int(self._ends[number]) - len(self.sets[number])
+        return [(number, row) for row in self.sets[number].read([one - begin for one in numbers])]
+
+
+class MixSetup(EmbeddingSetup):
+    """The training of a model with one vector for each text on a mix of sets.
+
+    Args:
+        settings: The settings of the recipe.
+        sets: The sets of the mix.
+        prompts: The prompts of the finished model.
+    """
+
+    def __init__(self, settings: MixSettings, sets: Sequence[MixSet], prompts: Mapping[str, str]) -> None:
+        super().__init__(settings, info_nce, caches=True)
+        self._mix, self._sets, self._prompts = settings, sets, prompts
+        self._order: MixOrder
+        self._rows: MixRows
+        self._spec: TrainingSpec
+
+    def rows(self, spec: TrainingSpec) -> MixRows:
+        """The rows of all sets; those that have no query or no positive are left out, and a note says so."""
+        rest, found = list(spec.data), []
+        for one in self._sets:
+            parts = [load_rows(part, cache=spec.cache) for part in rest[: len(one.parts)]]
+            rest = rest[len(one.parts) :]
+            rows: TextRows = JoinedRows(tuple(parts)) if len(parts) > 1 else parts[0]
+            if rows.left_out:
+                spec.log.note(f"{rows.left_out:,} rows of {one.name} without a text are left out")
+            found.append(rows)
+        self._rows, self._spec = MixRows(found), spec
+        return self._rows
+
+    def order(self, data: Any, spec: TrainingSpec) -> MixOrder:
+        """Batches of one set each.
+
+        Raises:
+            HarnessError: A set has fewer rows than a batch of it.
+            UsageError: A group of a set has no rows.
+        """
+        settings, drawn = self._mix, []
+        for one, rows in zip(self._sets, data.sets, strict=True):
+            size = settings.rows_of(one, one.divisor or texts_per_row(rows))
+            if len(rows) < size * settings.groups:
+                raise HarnessError(
+                    f"{one.name} has {len(rows):,} rows, and a batch of it has {size * settings.groups:,}.",
+                    hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
+                )
+            labels = partial(_labels, rows) if settings.distinct or rows.classes([0]) else None
+            drawn.append(DrawnSet(name=one.name, rows=len(rows), size=size, labels=labels))
+        made = partial(
+            MixOrder,
+            drawn,
+            seed=spec.seed,
+            alpha=settings.alpha,
+            draws=settings.draws,
+            groups=settings.groups,
+        )
+        self._order = made(steps=settings.max_steps or made(steps=0).steps_of(settings.epochs))
+        return self._order
+
+    def model(self, spec: TrainingSpec) -> Any:
+        """The backbone with a new pooling, the prompts of the recipe and its dropout."""
+        model: Any = super().model(spec)
+        if self._mix.instructions != "none":
+            model.prompts, model.default_prompt_name = dict(self._prompts), None
+        if not self._mix.pool_instruction:
+            model[1] = Pooling(model[1].word_embedding_dimension, "mean", include_prompt=False)
+        if self._mix.dropout is not None:
+            set_dropout(model, self._mix.dropout)
+        return model
+
+    def collator(self, model: Any) -> MixCollator:
+        """Tokenizes the rows of a batch with the instructions of their set."""
+        form = InstructionFormat.of(self._spec.backbone.folder)
+        prompts = [self._sides(form.text(one.instruction)) for one in self._sets]
+        lengths = not self._mix.pool_instruction
+        return MixCollator(model, prompts, lengths=lengths)
+
+    def _sides(self, prompt: str) -> tuple[str, str]:
+        """The prompts of queries and of documents."""
+        query = prompt if self._mix.instructions != "none" else ""
+        return query, prompt if self._mix.instructions == "both" else ""
+
+    def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
+        """InfoNCE over the texts of each group, which no other process shares."""
+        return mix_loss(
+            model,
+            self._mix.scale,
+            groups=self._mix.groups // self._spec.ranks,
+            summed=self._mix.reduction == "sum",
+            micro_batch=micro_batch,
+        )
+
+    def about(self, step: int) -> Mapping[str, Any]:
+        """The set of a step."""
+        return {"set": self._order.name(step)}
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the model with its own length, and the hashes of the texts that were drawn."""
+        super().save(model, folder)
+        add_text_hashes(self._texts(), folder, parent=self._spec.backbone.folder)
+
+    def _texts(self) -> Iterator[list[str]]:
+        """The texts of all batches, batch after batch."""
+        for numbers in self._order.after(0):
+            for start in range(0, len(numbers), _PART):
+                for _, row in self._rows.__getitems__(numbers[start : start + _PART].tolist()):
+                    yield [row.query, row.positive, *row.negatives]
+
+
+class MixCollator:
+    """Makes the inputs of a step of rows of one set.
+
+    The columns are queries, positives, and all negatives row after row, which are left out where there are
+    none; the labels are the numbers of negatives of the rows.
+
+    Args:
+        model: The model in training.
+        prompts: The prompts of queries and documents of each set.
+        lengths: Whether the lengths of prompts are given, for a pooling that leaves them out.
+
+    Raises:
+        HarnessError: The library takes a prompt for longer or shorter than it is.
+    """
+
+    def __init__(self, model: Any, prompts: Sequence[tuple[str, str]], *, lengths: bool) -> None:
+        self._model, self._prompts, self._lengths = model, prompts, lengths
+        self.valid_label_columns = ["label"]
+        for pair in prompts if lengths else ():
+            for prompt in filter(None, pair):
+                _require_length(model, prompt)
+
+    def __call__(self, rows: Sequence[tuple[int, TextRow]]) -> dict[str, Tensor]:
+        """The tokens of the columns, `{column}_{feature}`, and `label`, (rows,)."""
+        query, document = self._prompts[rows[0][0]]
+        texts = [row for _, row in rows]
+        columns = {
+            "query": (query, [row.query for row in texts]),
+            "positive": (document, [row.positive for row in texts]),
+            "negative": (document, [text for row in texts for text in row.negatives]),
+        }
+        found = {"label": torch.tensor([len(row.negatives) for row in texts])}
+        for name, (prompt, column) in columns.items():
+            if column:
+                found |= {f"{name}_{key}": value for key, value in self._features(prompt, column).items()}
+        return found
+
+    def _features(self, prompt: str, texts: Sequence[str]) -> dict[str, Tensor]:
+        features: dict[str, Tensor] = self._model.tokenize([prompt + text for text in texts])
+        if self._lengths and prompt:
+            length = self._model._get_prompt_length(prompt)
+            features["prompt_length"] = torch.full((len(texts),), length, dtype=torch.int)
+        return features
+
+
+def _require_length(model: Any, prompt: str) -> None:
+    """Refuse a prompt whose length the library counts wrongly; it is left out of vectors by that length."""
+    ids = [model.tokenize([prompt + text])["input_ids"][0].tolist() for text in ("one", "other")]
+    same = next((at for at, pair in enumerate(zip(*ids, strict=False)) if pair[0] != pair[1]), None)
+    counted = model._get_prompt_length(prompt)
+    if same != counted:
+        raise HarnessError(
+            f"The prompt {prompt!r} has {same} tokens, and sentence-transformers counts {counted}, so that "
+            "it cannot be left out of the mean.",
+            hint="Leave its tokens in: --set pool_instruction=true.",
+        )
+
+
+def texts_per_row(rows: TextRows) -> int:
+    """The mean number of texts of the first rows, rounded up."""
+    sample = rows.read(range(min(SAMPLE, len(rows))))
+    return math.ceil(sum(2 + len(row.negatives) for row in sample) / len(sample))
+
+
+def _labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
+    """The hashes of what two rows of a group must not share: query, positive, and a class if there is one."""
+    found: list[dict[str, list[str]]] = []
+    rest = iter(numbers.tolist())
+    while part := [*islice(rest, _PART)]:
+        classes, read = rows.classes(part), rows.read(part)
+        columns = {"query": [row.query for row in read], "positive": [row.positive for row in read]}
+        if classes is not None:
+            columns["class"] = [f"class {name}" for name in classes]
+        found.append(columns)
+    return text_numbers(found, [*found[0]])

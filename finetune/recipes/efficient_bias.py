@@ -1,0 +1,12 @@
+"""Compute-optimal contrastive fine-tuning of biases (Ziarko et al. 2024)."""
+
+from __future__ import annotations
+
+from finetune.efficient.plan import BiasSettings
+from finetune.recipes._efficient import VALUES, efficient
+
+SETTINGS = BiasSettings(**VALUES)
+
+RECIPE = efficient(
+    SETTINGS, "efficient-bias", "Embedding models of pairs within a budget: biases", code=SETTINGS
+)

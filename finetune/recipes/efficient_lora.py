@@ -1,0 +1,18 @@
+"""Compute-optimal contrastive fine-tuning by adapters of low rank (Ziarko et al. 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from finetune.efficient.plan import LoraSettings
+from finetune.recipes._efficient import VALUES, efficient
+
+SETTINGS = LoraSettings(**VALUES, rank=32, lora_alpha=8)
+"""Adapters of rank 32 beside all dense layers, with peft's default of 8 for alpha."""
+
+RECIPE = efficient(
+    SETTINGS,
+    "efficient-lora",
+    "Embedding models of pairs within a budget: adapters of low rank",
+    code=replace(SETTINGS, lora_embeddings=True),
+)

@@ -1,0 +1,344 @@
+"""Contrastive fine-tuning on a mix of data sets with instructions, as NeoBERT has it (Le Breton 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from finetune.embedding.plan import Variant, entry
+from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.mix.plan import MixRecipe
+from finetune.mix.settings import MixSet, MixSettings
+from finetune.recipes._neobert_instructions import TRAINING, evaluation_instructions
+from finetune.recipes.simcse import NLI
+from harness.data.training import TrainingData
+
+
+def _data(path: str, revision: str, *columns: str, **fields: Any) -> TrainingData:
+    return TrainingData(path=path, revision=revision, columns=columns, **fields)
+
+
+def _set(name: str, divisor: int, *data: TrainingData, note: str = "") -> MixSet:
+    return MixSet(name=name, data=data, divisor=divisor, instruction=TRAINING[name], note=note)
+
+
+def _negatives(count: int) -> tuple[str, ...]:
+    return tuple(f"negative_{number}" for number in range(1, count + 1))
+
+
+_STACKEXCHANGE = (
+    "sentence-transformers/stackexchange-duplicates",
+    "1c9657aec12d9e101667bb9593efcc623c4a68ff",
+)
+
+SENTENCES = _data("embedding-data/sentence-compression", "main", "set[0]", "set[1]", rows=180_000)
+"""Sentences with their compressions. No commit is pinned: the newest is taken, and the lineage names it."""
+
+CODE: tuple[MixSet, ...] = (
+    _set("ALLNLI", 2, NLI),
+    _set(
+        "AMAZONQA",
+        2,
+        _data(
+            "embedding-data/Amazon-QA",
+            "0fc20c674c727972bc3e021723598f34c5650777",
+            *("query", "pos[0]"),
+            rows=1_095_290,
+        ),
+    ),
+    _set(
+        "CONCURRENTQA",
+        21,
+        _data(
+            "stanfordnlp/concurrentqa-retrieval",
+            "ef85d53d778cb3396901a68a06bbfd03f29d2182",
+            *("question", "pos_paras[0].text", "neg_paras[].text"),
+        ),
+    ),
+    _set(
+        "FEVER",
+        2,
+        _data(
+            "mteb/fever",
+            "bea83ef9e8fb933d90a2f1d5515737465d613e12",
+            *("query-id", "corpus-id"),
+            config="default",
+            judged=True,
+            rows=140_085,
+        ),
+    ),
+    _set(
+        "GITHUBISSUE",
+        2,
+        _data(
+            "WhereIsAI/github-issue-similarity",
+            "9d058e4cfbc11d782186a1dbb5031a6509b895e1",
+            *("anchor", "positive"),
+            config="positive",
+            rows=9_457,
+        ),
+    ),
+    _set(
+        "GOOAQ",
+        7,
+        _data(
+            "tomaarsen/gooaq-hard-negatives",
+            "87594a1e6c58e88b5843afa9da3a97ffd75d01c2",
+            *("question", "answer", *_negatives(5)),
+            config="triplet-5",
+            rows=2_286_783,
+        ),
+    ),
+    _set(
+        "MSMARCO",
+        2,
+        _data(
+            "mteb/msmarco",
+            "c5a29a104738b98a9e76336939199e264163d4a0",
+            *("query-id", "corpus-id"),
+            config="default",
+            judged=True,
+            rows=532_751,
+        ),
+    ),
+    _set(
+        "PAQ",
+        2,
+        _data("embedding-data/PAQ_pairs", "04beaebf206b2ddfba715d8307b7cb48c4c01468", "set[0]", "set[1]"),
+    ),
+    _set(
+        "PUBMEDQA",
+        22,
+        _data(
+            "sentence-transformers/pubmedqa",
+            "a1ef0b513b16ed490e807ac11da40e436d3a54c3",
+            *("anchor", "positive", *_negatives(20)),
+            config="triplet-20",
+        ),
+    ),
+    _set(
+        "QQP",
+        50,
+        _data(
+            "embedding-data/QQP_triplets",
+            "7fe8a1a01f831bb4e93308403c2eee98f94ca631",
+            *("set.query", "set.pos[0]", "set.neg[]"),
+            rows=101_762,
+        ),
+    ),
+    _set("SENTENCECOMP", 2, replace(SENTENCES, columns=("set[1]", "set[0]"))),
+    _set(
+        "STACKEXCHANGE",
+        2,
+        _data(*_STACKEXCHANGE, "body1", "body2", config="body-body-pair", rows=250_460),
+        _data(*_STACKEXCHANGE, "post1", "post2", config="post-post-pair", rows=250_519),
+        note="its instruction is blank in table 7; that of STACKOVERFLOW, with the other forum's name",
+    ),
+    _set(
+        "STACKOVERFLOW",
+        50,
+        _data(
+            "mteb/stackoverflowdupquestions-reranking",
+            "ef807ea29a75ec4f91b50fd4191cb4ee4589a9f9",
+            *("query", "positive[0]", "negative[]"),
+        ),
+    ),
+    _set(
+        "STS12",
+        2,
+        _data(
+            "mteb/sts12-sts",
+            "a0d554a64d88156834ff5ae9920b964011b16384",
+            *("sentence1", "sentence2"),
+            rows=2_234,
+        ),
+    ),
+    _set(
+        "STSBENCHMARK",
+        2,
+        _data(
+            "mteb/stsbenchmark-sts",
+            "b0fddb56ed78048fa8b90373c8a3cfc37b684831",
+            *("sentence1", "sentence2"),
+            rows=5_749,
+        ),
+    ),
+    _set(
+        "TRIVIAQA",
+        3,
+        _data(
+            "sentence-transformers/trivia-qa-triplet",
+            "bfe94607eb149a89fe8107e8c8d187977e587a7d",
+            *("anchor", "positive", "negative"),
+            config="triplet",
+        ),
+    ),
+    _set(
+        "WIKIHOW",
+        2,
+        _data(
+            "sentence-transformers/wikihow",
+            "3469d0274945d381528c5fccb3e00680ad72ade1",
+            *("text", "summary"),
+            rows=128_543,
+        ),
+    ),
+)
+"""The sets as the released code reads them; a divisor is about the number of texts of a row."""
+
+_MEDMCQA = ("openlifescienceai/medmcqa", "91c6572c454088bf71b679ad90aa8dffcd0d5868")
+
+NAMED: tuple[MixSet, ...] = (
+    _set(
+        "AGNEWS",
+        2,
+        _data(
+            "sentence-transformers/agnews",
+            "e8a1e3d19a3c0c6da937ceaebc94a120b5003b9d",
+            *("title", "description"),
+            rows=1_157_745,
+        ),
+        note="the code has no loader of it: titles with their descriptions",
+    ),
+    _set(
+        "MEDMCQA",
+        2,
+        _data(*_MEDMCQA, "question", "exp", rows=182_822),
+        note="the code has no loader of it: questions with the explanations of their answers",
+    ),
+    _set(
+        "MEDMCQA_CLUST",
+        8,
+        _data(*_MEDMCQA, "question", "exp", classes="subject_name", rows=182_822),
+        note="the code has no loader of it: two questions of one subject, each with its explanation; no two "
+        "of a group are of one subject",
+    ),
+    _set(
+        "NPR",
+        2,
+        _data(
+            "sentence-transformers/npr",
+            "6089338c366623d24681654565832a6296c003d1",
+            *("title", "body"),
+            rows=594_384,
+        ),
+        note="the code has no loader of it: titles with their articles",
+    ),
+    _set(
+        "YAHOO_CLUST",
+        16,
+        _data(
+            "community-datasets/yahoo_answers_topics",
+            "6652a1e7c94f7260a0bfd0c9092dd48e2d536ea1",
+            *("question_title", "best_answer"),
+            classes="topic",
+            rows=1_400_000,
+        ),
+        note="the code has no loader of it: two posts of one of ten topics, each with its answer; no two of "
+        "a group are of one topic",
+    ),
+)
+"""Sets that the paper names and the code does not read; how they are read, and their divisors, are ours."""
+
+
+def _as_told(one: MixSet) -> MixSet:
+    """A set as the paper's text has it: pairs of STS above 4, and compressions as the instruction says."""
+    if one.name.startswith("STS"):
+        data = (replace(one.data[0], filter=("score", ">", 4.0), rows=None),)
+        return replace(one, data=data)
+    if one.name == "SENTENCECOMP":
+        return replace(one, data=(SENTENCES,))
+    return one
+
+
+TEXT: tuple[MixSet, ...] = (*map(_as_told, CODE), *NAMED)
+"""The sets as the text has them."""
+
+SETTINGS = MixSettings(
+    batch_size=128,
+    groups=4,
+    alpha=0.5,
+    draws="replacement",
+    reduction="mean",
+    instructions="both",
+    dropout=0.1,
+    max_steps=2_000,
+    epochs=1,
+    pooling="mean",
+    max_length=1024,
+    scale=1 / 0.07,
+    learning_rate=1e-4,
+    weight_decay=0.01,
+    decay_all=True,
+    betas=(0.9, 0.95),
+    eps=1e-8,
+    warmup=0.1,
+    schedule="cosine_to_tenth",
+    clip=1.0,
+    precision="bfloat16",
+    batches="shuffled",
+    chunk=32,
+)
+"""The values of the text, and those of the released code where it is silent."""
+
+RELEASED = replace(SETTINGS, instructions="none", reduction="sum", warmup=2_000, schedule="constant")
+"""The values of the released code, of which 2,000 steps are the warmup alone."""
+
+VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
+    "code": Variant(
+        summary="the released code: no instructions, sums over batches, all pairs of STS, warmup to the end",
+        settings=RELEASED,
+    ),
+    "job": Variant(
+        summary="its job script: alpha 0.1, batches of 32, in which two sets have no row until left out",
+        settings=replace(RELEASED, alpha=0.1, batch_size=32),
+    ),
+}
+
+
+def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+    """What paper and code leave open or disagree on, and the reading taken."""
+    assert isinstance(settings, MixSettings)
+    rate = (
+        "The text has no rate, batch or schedule: rate and batch are the code's; after warmup in a tenth of "
+        "the steps a cosine falls to a tenth of the rate. The code's warmup of 2,000 steps never ends."
+    )
+    tags = (
+        "Training has the instructions of table 7 before both sides; evaluation those of the code's tables, "
+        "which end in a word for the kind of text, before the texts of every type of task."
+    )
+    return (
+        *([rate] if settings.warmup != RELEASED.warmup else []),
+        *([tags] if settings.instructions != "none" else []),
+        *(
+            ["The released trainer refuses dropout 0, and no other value is told: 0.1."]
+            if settings.dropout == SETTINGS.dropout
+            else []
+        ),
+        f"A step has {settings.groups} groups that share no negatives, as its four processes did."
+        if settings.groups > 1
+        else "A step has one group.",
+        "The code's steps on its pretraining data, which cannot run as released, are left out.",
+        "The rate begins at 0, in the code at a ten-thousandth of the highest.",
+    )
+
+
+RECIPE = entry(
+    MixRecipe(
+        name="unified-contrastive",
+        source="NeoBERT, section 4.2 and appendix D; scripts/contrastive of its code",
+        data=tuple(part for one in TEXT for part in one.data),
+        loss=info_nce,
+        settings=SETTINGS,
+        defaults=SETTINGS,
+        mixes={"": TEXT, "code": CODE, "job": CODE},
+        evaluation=evaluation_instructions,
+        assumed=_assumed,
+        assumed_data=(
+            "The code names no commits: these are the newest that could be found, of Amazon-QA and "
+            "QQP_triplets those of copies with the same rows; of sentence-compression the newest there is.",
+        ),
+    ),
+    "Embedding models on a mix of 22 data sets with instructions and hard negatives, as NeoBERT's",
+    VARIANTS,
+)
