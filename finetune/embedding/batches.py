@@ -255,6 +255,8 @@ class MixOrder:
         """The batch of a step: rows of the whole set, none of them twice."""
         one, draw = self._sets[number], np.random.default_rng([self._seed, 1, step])
         size = one.size * self._groups
+        if one.rows < size:
+            raise self._too_few(number, one.rows)
         if one.labels is None:
             return draw.choice(one.rows, size=size, replace=False)
         tried = min(one.rows, 2 * size)
@@ -291,9 +293,9 @@ class MixOrder:
 
     def _too_few(self, number: int, found: int) -> HarnessError:
         one, size = self._sets[number], self._sets[number].size * self._groups
+        why = ", as no two of a group may have a text or a class in common" if one.labels else ""
         return HarnessError(
-            f"{one.name}: of {one.rows:,} rows {found:,} can be in one batch of {size}, as no two of a group "
-            "may have a text or a class in common.",
+            f"{one.name}: of {one.rows:,} rows {found:,} can be in one batch of {size}{why}.",
             hint="Give more data, or a smaller batch: --set batch_size=…",
         )
 

@@ -679,7 +679,7 @@ def set_dropout(model: nn.Module, share: float) -> None:
         if isinstance(module, nn.Dropout):
             module.p = share
         for name in ("dropout", "attention_dropout", "dropout_prob"):
-            if isinstance(getattr(module, name, None), float):
+            if type(getattr(module, name, None)) in (int, float):
                 setattr(module, name, share)
 
 

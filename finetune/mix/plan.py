@@ -99,9 +99,16 @@ class MixRecipe(EmbeddingRecipe):
         for name, _ in self._mix.instruction_file.training:
             if name not in known:
                 raise unknown("set of this mix", name, known, then="Give instructions for these.")
-        for one in self.sets:
-            if one.divisor:
-                self._mix.rows_of(one, one.divisor)
+        size = self._mix.batch_size
+        empty = [one for one in self.sets if one.divisor > size]
+        if empty:
+            those = " and ".join(f"{one.name} has {size} // {one.divisor}" for one in empty)
+            others = ",".join(one.name for one in self.sets if one not in empty)
+            raise UsageError(
+                f"A group of {those} = 0 rows.",
+                hint=f"Type --set batch_size={max(one.divisor for one in empty)} or more, or leave them out: "
+                f"--set sets={others or '…'}",
+            )
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
@@ -191,7 +198,7 @@ class MixRecipe(EmbeddingRecipe):
             rows.append(sum(rest[: len(one.parts)]))
             rest = rest[len(one.parts) :]
         chances = probabilities(rows, self._mix.alpha).tolist()
-        sizes = [self._mix.rows_of(one, one.divisor or _texts(parts)) for one, parts in sets]
+        sizes = [self._mix.rows_of(one.divisor or _texts(parts)) for one, parts in sets]
         return [(one, chance, size) for (one, _), chance, size in zip(sets, chances, sizes, strict=True)]
 
     def _work(
@@ -224,7 +231,7 @@ class MixRecipe(EmbeddingRecipe):
                         "together.",
                         hint="Give the pairs with a high score, in two columns.",
                     )
-            rows, size = known_rows(parts), self._mix.rows_of(one, one.divisor or _texts(parts))
+            rows, size = known_rows(parts), self._mix.rows_of(one.divisor or _texts(parts))
             needed = size * self._mix.groups
             if rows is not None and sum(rows) < needed:
                 raise DataError(

@@ -150,18 +150,9 @@ class MixSettings(EmbeddingSettings):
         """The texts of each pass through the network; None for one pass of each column."""
         return limit or self.chunk or None
 
-    def rows_of(self, one: MixSet, divisor: int) -> int:
-        """The rows of a group of a set.
-
-        Raises:
-            UsageError: There are none.
-        """
-        if rows := self.batch_size // divisor:
-            return rows
-        raise UsageError(
-            f"A group of {one.name} has {self.batch_size} // {divisor} = 0 rows.",
-            hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
-        )
+    def rows_of(self, divisor: int) -> int:
+        """The rows of a group of a set, 0 where its divisor is larger than the texts of a group."""
+        return self.batch_size // divisor
 
     def check(self) -> None:
         """Refuse values that no training can have.

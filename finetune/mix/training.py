@@ -106,18 +106,29 @@ class MixSetup(EmbeddingSetup):
         """Batches of one set each.
 
         Raises:
-            HarnessError: A set has fewer rows than a batch of it.
-            UsageError: A group of a set has no rows.
+            HarnessError: A set has fewer rows than a batch of it, or fewer classes than a group.
         """
         settings, drawn = self._mix, []
         for one, rows in zip(self._sets, data.sets, strict=True):
-            size = settings.rows_of(one, one.divisor or texts_per_row(rows))
+            divisor = one.divisor or texts_per_row(rows)
+            size = settings.rows_of(divisor)
+            if not size:
+                raise HarnessError(
+                    f"A group of {one.name} has {settings.batch_size} // {divisor} = 0 rows.",
+                    hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
+                )
             if len(rows) < size * settings.groups:
                 raise HarnessError(
                     f"{one.name} has {len(rows):,} rows, and a batch of it has {size * settings.groups:,}.",
                     hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
                 )
-            labels = partial(_labels, rows) if settings.distinct or rows.classes([0]) else None
+            if 0 < rows.class_count < size:
+                raise HarnessError(
+                    f"{one.name} has {rows.class_count} classes, and a group of it {size} rows, no two of "
+                    "one class.",
+                    hint="Type a smaller --set batch_size=…, or leave the set out: --set sets=…",
+                )
+            labels = partial(_labels, rows) if settings.distinct or rows.class_count else None
             drawn.append(DrawnSet(name=one.name, rows=len(rows), size=size, labels=labels))
         made = partial(
             MixOrder,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import click
 
@@ -112,13 +113,22 @@ _OPTIONS = (
         metavar="SETTING=VALUE",
         help="A setting of the recipe (docs/training.md, docs/glue.md). Repeat for several.",
     ),
+    budget := click.option(
+        "--budget",
+        "flops",
+        type=float,
+        metavar="FLOPS",
+        help="The floating-point operations of a training, which choose its steps, as --set budget=FLOPS "
+        "(docs/training.md).",
+    ),
     train_data := click.option(
         "--train-data",
         multiple=True,
         metavar="DATA",
         help="Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
         "CSV, Parquet), a folder in BEIR's layout or of a teacher's scores, or code:FOLDER "
-        "(docs/training-data.md). Repeat to train on several; of recipes A+B type A=DATA and B=DATA.",
+        "(docs/training-data.md). Repeat to train on several; of recipes A+B type A=DATA and B=DATA, of a "
+        "mix NAME=DATA for a set in place of another, or one more.",
     ),
     click.option(
         "--tasks",
@@ -343,9 +353,21 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
     )
 
 
+def _with_budget(command: F) -> F:
+    """The command with a budget among the changed settings."""
+
+    @functools.wraps(command)
+    def called(*given: Any, flops: float | None, changes: tuple[str, ...], **named: Any) -> Any:
+        more = () if flops is None else (f"budget={flops!r}",)
+        return command(*given, changes=(*changes, *more), **named)
+
+    return cast("F", called)
+
+
 def training(command: F) -> F:
     """Give a command every option of a training that an evaluation has as well."""
-    chosen = (recipe, changes, train_data, seed, results, cache, data, offline, devices, threads)
+    command = _with_budget(command)
+    chosen = (recipe, changes, budget, train_data, seed, results, cache, data, offline, devices, threads)
     for option in reversed((*chosen, allow_extra)):
         command = option(command)
     return command
@@ -353,6 +375,7 @@ def training(command: F) -> F:
 
 def evaluation(command: F) -> F:
     """Give a command every option of an evaluation, in the order of `harness run`."""
+    command = _with_budget(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -488,7 +488,7 @@ def _checked(row: TableRow, first: TableRow, paths: Sequence[ColumnPath], score:
     """
     if row.fields.keys() != first.fields.keys():
         lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
-        more = [name for name in row.fields if name not in first.fields and isinstance(row.fields[name], str)]
+        more = [name for name in row.fields if name not in first.fields and _is_read(name, row.fields[name])]
         if lost:
             raise row.error(f"there is no {lost[0]!r}, which the first row has.")
         if more:
@@ -497,6 +497,12 @@ def _checked(row: TableRow, first: TableRow, paths: Sequence[ColumnPath], score:
         return _with_lists(row.fields, paths, row.error)
     texts = tuple(row.text(path.column) for path in paths)
     return (*texts, row.number(score)) if score else texts
+
+
+def _is_read(name: str, value: object) -> bool:
+    """Whether a column may not begin after the first row: one of text, or one of lists of negatives."""
+    negatives = name.lower().startswith("negative") or name.lower() in _NEGATIVE_LISTS
+    return isinstance(value, str) or (negatives and isinstance(value, list))
 
 
 def _with_lists(

@@ -568,8 +568,12 @@ def _json(file: Path, options: Mapping[str, Any]) -> TableHead:
     )
 
 
+NO_VALUE = "nothing in the first row"
+"""The kind of a column of a JSON file whose first row holds null: the other rows may hold text."""
+
+
 def _type_name(value: object) -> str:
-    return "nothing in the first row" if value is None else type(value).__name__
+    return NO_VALUE if value is None else type(value).__name__
 
 
 TAIL = 1_000_000

@@ -85,7 +85,7 @@ class ColumnPath:
         return _value(row.get(self.column), self.steps)
 
     def kind(self, schema: pa.Schema) -> Any:
-        """The Arrow type of what a table has there, of a list that of its elements; None where it leads nowhere."""
+        """The type of what a table has there, of a list that of its elements; None where it leads nowhere."""
         found = schema.field(self.column).type
         for step in self.steps:
             found = _child_kind(found, step)
@@ -177,6 +177,11 @@ class TextRows(Protocol):
         """The class of each row; None where rows have none."""
         ...
 
+    @property
+    def class_count(self) -> int:
+        """The number of classes; 0 where rows have none."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRows:
@@ -237,6 +242,11 @@ class ColumnRows:
 
     def classes(self, _numbers: Sequence[int]) -> None:
         """None: such rows have no classes."""
+
+    @property
+    def class_count(self) -> int:
+        """0: such rows have no classes."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,6 +335,11 @@ class JudgedRows:
     def classes(self, _numbers: Sequence[int]) -> None:
         """None: such rows have no classes."""
 
+    @property
+    def class_count(self) -> int:
+        """0: such rows have no classes."""
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassRows:
@@ -336,6 +351,7 @@ class ClassRows:
         label: The place of the class.
         numbers: The rows that count.
         nexts: For each of them the row that is its positive.
+        class_count: The number of classes.
         left_out: Rows without a text or a class, or alone in theirs.
     """
 
@@ -344,6 +360,7 @@ class ClassRows:
     label: ColumnPath
     numbers: NDArray[np.int64]
     nexts: NDArray[np.int64]
+    class_count: int
     left_out: int
 
     @staticmethod
@@ -382,8 +399,8 @@ class ClassRows:
 
         def found() -> dict[str, Any]:
             kept = numbers[_with_texts(table, paths)[numbers]]
-            rows, nexts = _next_of_class(table, of_class, kept, np.random.default_rng(seed))
-            return {"rows": rows, "nexts": nexts}
+            rows, nexts, count = _next_of_class(table, of_class, kept, np.random.default_rng(seed))
+            return {"rows": rows, "nexts": nexts, "count": np.array(count)}
 
         kept = _kept(["classes", columns, label, seed, identity], cache, found)
         if not len(kept["rows"]):
@@ -394,6 +411,7 @@ class ClassRows:
             label=of_class,
             numbers=kept["rows"],
             nexts=kept["nexts"],
+            class_count=int(kept["count"]),
             left_out=len(numbers) - len(kept["rows"]),
         )
 
@@ -450,6 +468,12 @@ class JoinedRows:
             found |= dict(zip(places, named, strict=True))
         return [found[place] for place in range(len(numbers))]
 
+    @property
+    def class_count(self) -> int:
+        """The most classes of a part; 0 where a part has none."""
+        counts = [part.class_count for part in self.parts]
+        return max(counts) if all(counts) else 0
+
     def _by_part(self, numbers: Sequence[int]) -> Iterator[tuple[TextRows, list[int], list[int]]]:
         """Each part that has some of the rows, with their places and their numbers in it."""
         begin = 0
@@ -503,7 +527,9 @@ def _require_class(table: datasets.Dataset, path: ColumnPath, name: str) -> None
     kind = path.kind(table.data.schema)
     if kind is None or path.several or not _is(kind, "classes"):
         holds = _shown(table.data.schema.field(path.column).type)
-        raise DataError(f"{name}: the column {path.column!r} holds {holds}, in which {path.text!r} is no class.")
+        raise DataError(
+            f"{name}: the column {path.column!r} holds {holds}, in which {path.text!r} is no class."
+        )
 
 
 def _require_kind(table: datasets.Dataset, column: str, expected: str, where: str) -> None:
@@ -603,8 +629,8 @@ def _places(ids: Any, table: datasets.Dataset) -> NDArray[np.int64]:
 
 def _next_of_class(
     table: datasets.Dataset, label: ColumnPath, numbers: NDArray[np.int64], draw: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows whose class has another one, and for each the next of its class in a drawn order."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The rows whose class has another one, for each the next of its class in a drawn order; the classes."""
     import numpy as np
 
     labels = label.texts(table.data.table).to_numpy(zero_copy_only=False)[numbers]
@@ -617,4 +643,4 @@ def _next_of_class(
     for members in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         nexts[members] = np.roll(members, -1)
     alone = nexts == np.arange(len(named))
-    return named[~alone], named[nexts[~alone]]
+    return named[~alone], named[nexts[~alone]], len(np.unique(codes[~alone]))

@@ -40,7 +40,7 @@ from harness.data.rows import (
     require_distinct,
     require_values,
 )
-from harness.data.schema import SplitFiles, TableHead, one_line, readable_folder
+from harness.data.schema import NO_VALUE, SplitFiles, TableHead, one_line, readable_folder
 from harness.data.scored_tables import IDS, SCORES, TEXTS, ScoredTables, is_scored
 from harness.data.tables import absolute_path, readable
 from harness.data.text_rows import (
@@ -79,7 +79,7 @@ class TrainingData:
 
     Attributes:
         path: A data set of the hub, `org/name`; empty for a user's own file.
-        revision: The pinned commit.
+        revision: The pinned commit, or a branch whose newest commit is taken.
         content: The hash of the data, in place of the revision, where that is not proven, as of own files.
         config: The configuration.
         split: The split.
@@ -231,12 +231,17 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
 
 
 def _located(data: TrainingData, settings: DataSettings) -> Located:
-    """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole."""
-    wanted = Data(path=data.path, revision=data.revision)
-    near = locate_local(wanted, settings)
+    """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole.
+
+    A data set of a branch has the commit that the branch has now, in a data root its content.
+    """
+    pinned = _COMMIT.fullmatch(data.revision) is not None
+    near = locate_local(Data(path=data.path, revision=data.revision if pinned else ""), settings)
     if near is not None:
         return near
-    held = snapshot_folder(data.path, data.revision)
+    commit = data.revision if pinned else _commit(data.path, data.revision, settings)
+    wanted = Data(path=data.path, revision=commit)
+    held = snapshot_folder(data.path, commit)
     whole = held is not None and (
         (held / data.file).is_file()
         if data.file
@@ -287,7 +292,7 @@ def _require_columns(data: TrainingData, head: TableHead, where: str) -> None:
         if path is not None:
             if column in head.text:
                 raise DataError(f"{where}: the column {column!r} holds text, in which there is no {name!r}.")
-        elif name in data.columns and name in head.no_text:
+        elif name in data.columns and head.no_text.get(name, NO_VALUE) != NO_VALUE:
             raise DataError(f"{where}: the column {name!r} holds {head.no_text[name]}, not text.")
         elif name not in data.columns and name in head.text:
             raise DataError(f"{where}: the column {name!r} holds text, not numbers.")
@@ -539,7 +544,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         return load_scored(located, cache=cache).rows
     if not data.plain:
         raise DataError(
-            f"{located.name}: a {data.form} in each row, where columns of text are read.",
+            f"{located.name} has a {data.form} in each row, where columns of text are read.",
             hint="Give a column for each negative.",
         )
     with _place(located, cache), no_bars():

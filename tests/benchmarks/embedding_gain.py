@@ -49,7 +49,7 @@ def main() -> None:
     settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
     if given.what == "nli":
         rows = locate_training(NLI, settings)
-        suites = {"suite": f"local:{_development_set(given.results / 'stsb-dev', settings)}"}
+        suites = {"suite": f"local:{development_set(given.results / 'stsb-dev', settings)}"}
     else:
         rows = own_training(f"code:{given.source}", settings)
         suites = {"suite": ["stdlib", f"local:{given.mbpp}"]} if given.mbpp else {"suite": ["stdlib"]}
@@ -128,7 +128,7 @@ def small_minilm(folder: Path) -> Path:
     return folder
 
 
-def _development_set(folder: Path, settings: DataSettings) -> Path:
+def development_set(folder: Path, settings: DataSettings) -> Path:
     """The development set of STSBenchmark as a suite of one task."""
     folder.mkdir(exist_ok=True)
     rows = load_training(locate_training(STSB, settings), cache=settings.cache)

@@ -20,7 +20,7 @@ from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes import dpr, mldr
 from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
 from harness import catalog
-from harness.data.training import LocatedTraining
+from harness.data.training import LocatedTraining, TrainingData
 from harness.errors import DataError, HarnessError, UsageError
 from harness.lineage import ParentPart
 from harness.recipe import PlannedModel
@@ -129,6 +129,27 @@ def test_what_cannot_be_trained_is_refused(
 ) -> None:
     with pytest.raises(kind, match=message):
         RECIPE.open("", replace(SETTINGS, **changes)).plan(backbone, [located(**data)], seed=1)
+
+
+@pytest.mark.parametrize("name", ["simcse", "dpr", "mldr", "colbert:contrastive", "cde"])
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (TrainingData(columns=("anchor", "positive", "negatives[]")), "row with any number of negatives"),
+        (TrainingData(columns=("set[0]", "set[1]")), "pair"),
+        (TrainingData(columns=("title", "answer"), classes="topic"), "pair of one class"),
+        (TrainingData(columns=("query-id", "corpus-id"), judged=True), "pair"),
+    ],
+)
+def test_lists_classes_and_judged_ids_are_for_the_mix_alone(
+    backbone: Artifact, name: str, data: TrainingData, form: str
+) -> None:
+    short = {"query_length": 32, "document_length": 64} if name.startswith("colbert") else {}
+    recipe: Any = catalog.open_recipe(name, short)
+    message = f"lists.jsonl has a {form} in each row, and {name} reads columns of text"
+    with pytest.raises(UsageError, match=message) as caught:
+        recipe.plan(backbone, [located(data, name="lists.jsonl", rows=100_000)], seed=42)
+    assert "--recipe unified-contrastive takes lists" in (caught.value.hint or "")
 
 
 def test_values_are_refused_before_there_is_data_and_none_is_no_selection() -> None:

@@ -248,7 +248,7 @@ def test_a_group_has_the_rows_of_the_code(variant: str, batch_size: int) -> None
     assert isinstance(settings, MixSettings)
     for name in SETS.keys() - ({"QQP", "STACKOVERFLOW"} if variant == "job" else set()):
         one = mix(variant)[name]
-        assert settings.rows_of(one, one.divisor) == GROUPS[batch_size].get(name, batch_size // 2), name
+        assert settings.rows_of(one.divisor) == GROUPS[batch_size].get(name, batch_size // 2), name
 
 
 def test_the_job_is_refused_until_the_two_sets_without_rows_are_left_out() -> None:

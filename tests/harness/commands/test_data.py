@@ -238,10 +238,45 @@ def test_training_data_of_one_s_own_is_shown(tmp_path, capsys):
         "characters": {"sentence1": 3.0, "sentence2": 3.0},
         "documents": None,
         "constant": None,
+        "negatives": None,
     }
     own.write_text("query,answer,score\nab,,1\n")
     assert invoke(["data", "check", "--train-data", str(own)]) == 1
     assert f"{own}:2: the field 'answer' is blank" in capsys.readouterr().err
+
+
+def test_training_data_with_lists_is_shown(tmp_path, capsys):
+    own = tmp_path / "own.jsonl"
+    first = '{"query": "ab", "pos": ["abcd", "e"], "neg": ["a", "abc"]}\n'
+    own.write_text(f'{first}{{"query": "abcd", "pos": ["ab"], "neg": []}}\n')
+    shown = call("check", "--train-data", own)
+    assert shown.stdout.splitlines() == [
+        "own.jsonl: 2 rows, each a row with any number of negatives",
+        "  query: 3.0 characters on average",
+        "  positive: 3.0 characters on average",
+        "  negatives: 2.0 characters on average",
+        "  0 to 2 negatives a row",
+        "  --recipe unified-contrastive takes it",
+    ]
+    assert shown.stderr == ""
+    told = json.loads(call("check", "--train-data", own, "--json").stdout)
+    identity = told.pop("identity")
+    assert identity.pop("content").startswith("sha256:")
+    assert identity == {"columns": ["anchor", "positive", "negatives[]"]}
+    assert told == {
+        "schema": 1,
+        "name": "own.jsonl",
+        "form": "row with any number of negatives",
+        "rows": 2,
+        "score": None,
+        "characters": {"query": 3.0, "positive": 3.0, "negatives": 2.0},
+        "documents": None,
+        "constant": None,
+        "negatives": [0, 2],
+    }
+    own.write_text('{"query": "ab", "pos": ["abcd"], "neg": ["a", 5]}\n')
+    assert invoke(["data", "check", "--train-data", str(own)]) == 1
+    assert f"{own}:1: the column 'neg' holds no text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
