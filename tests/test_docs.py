@@ -21,7 +21,9 @@ import pytest
 
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.colbert.settings import ColBERTSettings
+from finetune.efficient.settings import BiasSettings, FreezeSettings, LoraSettings
 from finetune.embedding.settings import EmbeddingSettings, TrainerSettings
+from finetune.mix.settings import MixSettings
 from harness import catalog, report, scores
 from harness.backbones import BACKBONES
 from harness.cli import COMMANDS, program
@@ -57,7 +59,7 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
 
 
 EVERY = list(commands(program, "harness"))
-EVALUATION = {p.name for p in options.evaluation(click.Command("any", callback=print)).params}
+EVALUATION = {p.name for p in click.command("any")(options.evaluation(lambda **_: None)).params}
 """The options that the section of `harness run` documents for every command that has them."""
 
 
@@ -113,6 +115,8 @@ def test_every_setting_of_the_environment_is_documented() -> None:
         (("simcse", "colbert"), ColBERTSettings),
         (("simcse", "cde-batching"), ContextualSettings),
         (("simcse", "cde-batching", "cde"), TwoStageTrainingSettings),
+        (("simcse", "unified-contrastive"), MixSettings),
+        *((("simcse", "efficient"), one) for one in (FreezeSettings, LoraSettings, BiasSettings)),
     ],
 )
 def test_every_setting_of_a_training_is_documented(

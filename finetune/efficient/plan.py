@@ -1,128 +1,21 @@
-"""The settings and the plan of compute-optimal contrastive trainings, whose steps a budget may choose."""
+"""The plan of compute-optimal contrastive trainings, whose steps a budget may choose."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
 
-from finetune.efficient.tuning import Method, TuningSettings, usual_rate
+from finetune.efficient.settings import EfficientSettings
+from finetune.efficient.tuning import usual_rate
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import backbone_parameters
 from harness.data.training import LocatedTraining
+from harness.encoder.model_files import backbone_folder, read_object
 from harness.encoder.model_settings import Description
 from harness.errors import UsageError
 from harness.training import TrainingSpec
 from harness.types import Artifact
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import nn
-
-
-@dataclass(frozen=True, kw_only=True)
-class EfficientSettings(EmbeddingSettings):
-    """Every setting of a training of all weights.
-
-    Attributes:
-        learning_rate: The highest learning rate; 0 for the paper's, by method and size of the backbone.
-        budget: The floating-point operations of the training, which choose the number of its steps, whatever
-            epochs and max_steps say; None for those of the epochs.
-        tokens_per_pair: The tokens of a pair by which operations are counted; None for those of its texts.
-        gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory.
-        evaluation_length: The tokens at which the finished model cuts texts; None for the backbone's length.
-    """
-
-    learning_rate: float = 0.0
-    budget: float | None = None
-    tokens_per_pair: int | None = None
-    gradient_checkpointing: bool = False
-    evaluation_length: int | None = None
-
-    method: ClassVar[Method] = "full"
-    """The weights that are trained."""
-
-    @property
-    def tuning(self) -> TuningSettings:
-        """The weights that are trained, with the settings of the method."""
-        return TuningSettings(method=self.method)
-
-    def counted_tokens(self, rows: int, tokens: int) -> int:
-        """The tokens of a step by which its operations are counted."""
-        return tokens if self.tokens_per_pair is None else rows * self.tokens_per_pair
-
-    def check(self) -> None:
-        """Refuse values that no training can have.
-
-        Raises:
-            UsageError: One of them is out of its range.
-        """
-        self._require("learning_rate", 0 <= self.learning_rate < math.inf, "0 or more")
-        super(EfficientSettings, replace(self, learning_rate=self.learning_rate or 1.0)).check()
-        self._require(
-            "budget", self.budget is None or 0 < self.budget < math.inf, "a number above 0, or none"
-        )
-        for name in ("tokens_per_pair", "evaluation_length"):
-            value = getattr(self, name)
-            self._require(name, value is None or value >= 1, "1 or more, or none")
-        self.tuning.check()
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreezeSettings(EfficientSettings):
-    """Every setting of a training of the last blocks.
-
-    Attributes:
-        frozen: The share of blocks that is frozen, from the first on, as 1/2 or 0.5; embeddings always are.
-    """
-
-    frozen: str = "1/2"
-
-    method: ClassVar[Method] = "freeze"
-
-    @property
-    def tuning(self) -> TuningSettings:
-        """The weights that are trained: those of the last blocks and of the final norm."""
-        return TuningSettings(method=self.method, frozen=self.frozen)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoraSettings(EfficientSettings):
-    """Every setting of a training of adapters.
-
-    Attributes:
-        rank: The rank of the adapters.
-        lora_alpha: The output of an adapter is multiplied by lora_alpha / rank.
-        lora_modules: The dense layers that get one, by the ends of their names; none given are all.
-        lora_embeddings: Whether the token embedding gets one as well.
-    """
-
-    rank: int = 32
-    lora_alpha: int = 8
-    lora_modules: tuple[str, ...] = ()
-    lora_embeddings: bool = False
-
-    method: ClassVar[Method] = "lora"
-
-    @property
-    def tuning(self) -> TuningSettings:
-        """The weights that are trained: the adapters."""
-        return TuningSettings(
-            method=self.method,
-            rank=self.rank,
-            alpha=self.lora_alpha,
-            lora_modules=self.lora_modules,
-            lora_embeddings=self.lora_embeddings,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BiasSettings(EfficientSettings):
-    """Every setting of a training of biases."""
-
-    method: ClassVar[Method] = "bias"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +55,9 @@ class EfficientRecipe(EmbeddingRecipe):
 
     def _check_backbone(self, backbone: Artifact, found: Description) -> None:
         super()._check_backbone(backbone, found)
+        blocks = read_object(backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
+        if self._own.method == "freeze" and isinstance(blocks, int):
+            self._own.tuning.frozen_blocks(blocks)
         if self._own.budget is not None and self._own.max_steps is not None:
             raise UsageError(
                 "budget and max_steps both choose the number of steps.", hint="Leave one of them out."
@@ -177,14 +73,3 @@ class EfficientRecipe(EmbeddingRecipe):
         if self._own.budget is not None:
             notes.append(f"a budget of {self._own.budget:g} FLOP chooses the steps when the texts are read")
         return tuple(notes)
-
-
-def symmetric(
-    model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
-) -> nn.Module:
-    """The mean of the cross-entropies of queries among documents and of documents among queries."""
-    from finetune.embedding.losses import symmetric_loss
-
-    return symmetric_loss(
-        model, settings.scale, micro_batch=micro_batch or settings.batch_size, gather=gather
-    )

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from finetune.efficient.plan import EfficientSettings
+from finetune.efficient.settings import EfficientSettings
 from finetune.efficient.tuning import apply_tuning, merge_adapters
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
@@ -30,10 +30,10 @@ def train_efficient(spec: TrainingSpec, settings: EfficientSettings, loss: Loss)
         HarnessError: Memory runs out, or the budget is too small for a step.
         UsageError: The backbone has no such layers, or its blocks are not divided by the share.
     """
-    train(spec, settings, EfficientSetup(settings, loss, spec))
+    train(spec, settings, _EfficientSetup(settings, loss, spec))
 
 
-class EfficientSetup(EmbeddingSetup):
+class _EfficientSetup(EmbeddingSetup):
     """The training of a part of a backbone's weights.
 
     Args:

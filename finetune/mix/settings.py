@@ -50,7 +50,7 @@ class MixSet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnInstructions:
+class _OwnInstructions:
     """Instructions of a user's own, which replace those of the recipe.
 
     Attributes:
@@ -71,7 +71,7 @@ class OwnInstructions:
         if not isinstance(given, str | os.PathLike):
             return given
         if not os.fspath(given) or os.fspath(given).lower() == "none":
-            return OwnInstructions()
+            return _OwnInstructions()
         path = Path(given)
         try:
             text = path.read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ class OwnInstructions:
             raise UsageError(f"The instructions in {path} cannot be read: {error}.", hint=_FORM) from None
         if not isinstance(found, dict) or found.keys() - {"training", "evaluation"}:
             raise UsageError(f"{path} has other tables than training and evaluation.", hint=_FORM)
-        return OwnInstructions(
+        return _OwnInstructions(
             training=_texts(found.get("training", {}), path, sided=False),
             evaluation=_texts(found.get("evaluation", {}), path, sided=True),
         )
@@ -137,8 +137,8 @@ class MixSettings(EmbeddingSettings):
     reduction: Literal["mean", "sum"] = "mean"
     instructions: Literal["both", "query", "none"] = "both"
     pool_instruction: bool = True
-    instruction_file: Annotated[OwnInstructions, BeforeValidator(OwnInstructions.read)] = field(
-        default_factory=OwnInstructions
+    instruction_file: Annotated[_OwnInstructions, BeforeValidator(_OwnInstructions.read)] = field(
+        default_factory=_OwnInstructions
     )
     dropout: float | None = None
 

@@ -110,7 +110,7 @@ class MixSetup(EmbeddingSetup):
         """
         settings, drawn = self._mix, []
         for one, rows in zip(self._sets, data.sets, strict=True):
-            divisor = one.divisor or texts_per_row(rows)
+            divisor = one.divisor or _texts_per_row(rows)
             size = settings.rows_of(divisor)
             if not size:
                 raise HarnessError(
@@ -152,12 +152,12 @@ class MixSetup(EmbeddingSetup):
             set_dropout(model, self._mix.dropout)
         return model
 
-    def collator(self, model: Any) -> MixCollator:
+    def collator(self, model: Any) -> _MixCollator:
         """Tokenizes the rows of a batch with the instructions of their set."""
         form = InstructionFormat.of(self._spec.backbone.folder)
         prompts = [self._sides(form.text(one.instruction)) for one in self._sets]
         lengths = not self._mix.pool_instruction
-        return MixCollator(model, prompts, lengths=lengths)
+        return _MixCollator(model, prompts, lengths=lengths)
 
     def _sides(self, prompt: str) -> tuple[str, str]:
         """The prompts of queries and of documents."""
@@ -191,7 +191,7 @@ class MixSetup(EmbeddingSetup):
                     yield [row.query, row.positive, *row.negatives]
 
 
-class MixCollator:
+class _MixCollator:
     """Makes the inputs of a step of rows of one set.
 
     The columns are queries, positives, and all negatives row after row, which are left out where there are
@@ -249,7 +249,7 @@ def _require_length(model: Any, prompt: str) -> None:
         )
 
 
-def texts_per_row(rows: TextRows) -> int:
+def _texts_per_row(rows: TextRows) -> int:
     """The mean number of texts of the first rows, rounded up."""
     sample = rows.read(range(min(SAMPLE, len(rows))))
     return math.ceil(sum(2 + len(row.negatives) for row in sample) / len(sample))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from finetune.efficient.plan import EfficientRecipe, EfficientSettings, symmetric
+from finetune.efficient.plan import EfficientRecipe
+from finetune.efficient.settings import EfficientSettings, symmetric
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes.simcse import NLI

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from finetune.efficient.plan import BiasSettings
+from finetune.efficient.settings import BiasSettings
 from finetune.recipes._efficient import VALUES, efficient
 
 SETTINGS = BiasSettings(**VALUES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from finetune.efficient.plan import FreezeSettings
+from finetune.efficient.settings import FreezeSettings
 from finetune.recipes._efficient import VALUES, efficient
 
 SETTINGS = FreezeSettings(**VALUES, frozen="1/2")

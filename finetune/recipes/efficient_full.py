@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from finetune.efficient.plan import EfficientSettings
+from finetune.efficient.settings import EfficientSettings
 from finetune.recipes._efficient import VALUES, efficient
 
 SETTINGS = EfficientSettings(**VALUES)

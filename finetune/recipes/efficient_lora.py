@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.efficient.plan import LoraSettings
+from finetune.efficient.settings import LoraSettings
 from finetune.recipes._efficient import VALUES, efficient
 
 SETTINGS = LoraSettings(**VALUES, rank=32, lora_alpha=8)

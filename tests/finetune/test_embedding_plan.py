@@ -37,6 +37,7 @@ OTHER: dict[str, Any] = {
     "warmup": 0.1,
     "last_batch": "kept",
     "group_size": 64,
+    "max_steps": 100,
 }
 """Another value of the settings that are no plain numbers."""
 
