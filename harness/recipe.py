@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -205,6 +205,10 @@ class NamedDataRecipe(ModelRecipe, Protocol):
 
     def parts(self) -> tuple[TrainingData | str, ...]:
         """What is read, in the order in which `plan` and `train` are given it; own data as it was typed."""
+        ...
+
+    def names_without(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
+        """The names of the sets that read none of these."""
         ...
 
     def with_own_data(self, given: Sequence[str]) -> NamedDataRecipe:

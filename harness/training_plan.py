@@ -11,7 +11,7 @@ from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, TrainingData, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.encoding import Encoding, Settings
-from harness.errors import DataError, HarnessError, UsageError
+from harness.errors import DataError, HarnessError, UsageError, shortened
 from harness.identity import canonical
 from harness.jobs import Job
 from harness.lineage import Lineage, ParentPart, SweepPart
@@ -166,10 +166,10 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
         )
     lineages = [member.lineage for member in members if member.lineage is not None]
     first = lineages[0]
-    fixed = (first.data, first.selected_on, first.parents)
-    if any((one.data, one.selected_on, one.parents) != fixed for one in lineages):
+    fixed = _without_setting(first, sweep.setting)
+    if any(_without_setting(one, sweep.setting) != fixed for one in lineages):
         raise UsageError(
-            f"Models that differ in {sweep.setting} are made of different data or models.",
+            f"Models that differ in {sweep.setting} also differ in their data, models or instructions.",
             hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
         )
     if len({member.encoding for member in members}) > 1:
@@ -178,6 +178,12 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
             "one cannot be planned in advance.",
             hint=f"Run them one by one: --set {sweep.setting}=VALUE.",
         )
+
+
+def _without_setting(lineage: Lineage, setting: str) -> tuple[Any, ...]:
+    """What models are made of that differ in one setting alone."""
+    settings = {name: value for name, value in lineage.settings.items() if name != setting}
+    return settings, lineage.data, lineage.selected_on, lineage.parents
 
 
 def _artifact(
@@ -212,7 +218,7 @@ def _located(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) 
     try:
         selection = tuple(locate_training(one, request.data) for one in recipe.selection)
         if isinstance(recipe, NamedDataRecipe):
-            return tuple(_part(one, request.data) for one in recipe.parts()), selection
+            return _parts(recipe, request.data), selection
         if own:
             data = tuple(own_training(name, request.data) for name in own)
             _require_different(own, data)
@@ -223,8 +229,33 @@ def _located(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) 
         raise UsageError(error.message, hint=hint or None) from error
 
 
-def _part(part: TrainingData | str, settings: DataSettings) -> LocatedTraining:
-    return own_training(part, settings) if isinstance(part, str) else locate_training(part, settings)
+def _parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTraining, ...]:
+    """The data of all sets.
+
+    Raises:
+        DataError: Some of it is not on this machine, or not as it must be; the message names all of it.
+    """
+    found: list[LocatedTraining] = []
+    absent: dict[TrainingData, DataError] = {}
+    for part in recipe.parts():
+        if isinstance(part, str):
+            found.append(own_training(part, settings))
+            continue
+        try:
+            found.append(locate_training(part, settings))
+        except DataError as error:
+            absent[part] = error
+    if not absent:
+        return tuple(found)
+    first = next(iter(absent.values()))
+    if len(absent) == 1:
+        message = first.message
+    else:
+        paths = shortened([*dict.fromkeys(part.path for part in absent)])
+        message = f"{first.message} In all, {len(absent)} data sets are not here or not whole: {paths}."
+    rest = recipe.names_without(absent)
+    hint = f" Or train on the sets that are here: --set sets={','.join(rest)}" if rest else ""
+    raise DataError(message, hint=(first.hint or "") + hint)
 
 
 def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) -> None:

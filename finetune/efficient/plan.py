@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from finetune.efficient.settings import EfficientSettings
-from finetune.efficient.tuning import usual_rate
+from finetune.efficient.tuning import FEW_WEIGHTS, usual_rate
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import backbone_parameters
@@ -66,9 +66,9 @@ class EfficientRecipe(EmbeddingRecipe):
     def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
         notes = list(super()._notes(backbone, found, settings))
         if not self.settings.learning_rate:
+            size = "" if self._own.method in FEW_WEIGHTS else " and the nearest size of Pythia"
             notes.append(
-                f"the learning rate is {settings.learning_rate:g}, the paper's for {self._own.method} and "
-                "the nearest size of Pythia"
+                f"the learning rate is {settings.learning_rate:g}, the paper's for {self._own.method}{size}"
             )
         if self._own.budget is not None:
             notes.append(f"a budget of {self._own.budget:g} FLOP chooses the steps when the texts are read")

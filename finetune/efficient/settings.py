@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from finetune.efficient.tuning import Method, TuningSettings
 from finetune.embedding.settings import EmbeddingSettings
@@ -21,9 +21,10 @@ class EfficientSettings(EmbeddingSettings):
     Attributes:
         learning_rate: The highest learning rate; 0 for the paper's, by method and size of the backbone.
         budget: The floating-point operations of the training, which choose the number of its steps, whatever
-            epochs and max_steps say; None for those of the epochs.
+            epochs say; None for those of the epochs.
         tokens_per_pair: The tokens of a pair by which operations are counted; None for those of its texts.
-        gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory.
+        gradient_checkpointing: Whether activations are computed again in the backward pass, for less memory;
+            it changes no result, and so is not in the key.
         evaluation_length: The tokens at which the finished model cuts texts; None for the backbone's length.
     """
 
@@ -35,6 +36,11 @@ class EfficientSettings(EmbeddingSettings):
 
     method: ClassVar[Method] = "full"
     """The weights that are trained."""
+
+    @property
+    def identity(self) -> Self:
+        """The settings without those that change no result."""
+        return replace(super().identity, gradient_checkpointing=False)
 
     @property
     def tuning(self) -> TuningSettings:
@@ -74,6 +80,10 @@ class FreezeSettings(EfficientSettings):
 
     method: ClassVar[Method] = "freeze"
 
+    def normal(self) -> Self:
+        """The settings with one spelling of each share: 1/2 for 0.5 and 3/6."""
+        return replace(super().normal(), frozen=self.tuning.share_text())
+
     @property
     def tuning(self) -> TuningSettings:
         """The weights that are trained: those of the last blocks and of the final norm."""
@@ -97,6 +107,10 @@ class LoraSettings(EfficientSettings):
     lora_embeddings: bool = False
 
     method: ClassVar[Method] = "lora"
+
+    def normal(self) -> Self:
+        """The settings with the layers in the order of their names."""
+        return replace(super().normal(), lora_modules=tuple(sorted(set(self.lora_modules))))
 
     @property
     def tuning(self) -> TuningSettings:

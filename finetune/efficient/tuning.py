@@ -82,6 +82,14 @@ class TuningSettings:
             hint=f"Give one of these: --set frozen=… with {allowed}",
         )
 
+    def share_text(self) -> str:
+        """The share of frozen blocks as a fraction in its lowest terms, such as 1/2.
+
+        Raises:
+            UsageError: It is no number.
+        """
+        return str(self._share())
+
     def _share(self) -> Fraction:
         try:
             return Fraction(str(self.frozen)).limit_denominator(1000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from finetune.embedding.batches import probabilities
@@ -54,6 +54,10 @@ class MixRecipe(EmbeddingRecipe):
     def all_data(self) -> tuple[TrainingData, ...]:
         """The data sets of every variant."""
         return tuple(dict.fromkeys(part for sets in self.mixes.values() for one in sets for part in one.data))
+
+    def names_without(self, absent: Collection[TrainingData]) -> tuple[str, ...]:
+        """The names of the sets that read none of these."""
+        return tuple(one.name for one in self.sets if not set(one.parts) & set(absent))
 
     def with_own_data(self, given: Sequence[str]) -> MixRecipe:
         """The recipe with the user's own data.
@@ -154,11 +158,14 @@ class MixRecipe(EmbeddingRecipe):
     def _lineage(
         self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
-        """The lineage with the sets of the mix, and whose data each of them is."""
+        """The lineage with the sets of the mix, and whose data each of them is.
+
+        The name of a set of own data is no part of the key, as it changes nothing.
+        """
         made = super()._lineage(backbone, settings, data, seed)
         mix = [
             {
-                "name": one.name,
+                "name": "" if one.own else one.name,
                 "instruction": one.instruction,
                 "divisor": one.divisor,
                 "parts": len(one.parts),
@@ -172,9 +179,13 @@ class MixRecipe(EmbeddingRecipe):
             if part.own
         ]
         ours = tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
+        changed = {**made.changed, **({"sets": names} if (names := ",".join(self._mix.sets)) else {})}
+        if "instruction_file" in changed:
+            changed["instruction_file"] = str(self._mix.instruction_file)
         return made.model_copy(
             update={
                 "settings": {**made.settings, "mix": mix},
+                "changed": changed,
                 "own_data": ", ".join(own),
                 "assumed": (*self.assumed(settings), *(() if self.alone else (*self.assumed_data, *ours))),
             }
@@ -189,7 +200,10 @@ class MixRecipe(EmbeddingRecipe):
         return found
 
     def _shares(self, data: Sequence[LocatedTraining]) -> list[tuple[MixSet, float, int]] | None:
-        """The probability of each set and the rows of a group of it; None where some rows are not known."""
+        """The probability of each set and the rows of a group of it; None where some rows are not known.
+
+        Where lists of negatives have to be read for that, a list is counted as one text.
+        """
         if (counts := known_rows(data)) is None:
             return None
         sets = self._by_set(data)
@@ -209,6 +223,8 @@ class MixRecipe(EmbeddingRecipe):
         if shares is None or counts is None:
             return settings.max_steps, None
         step = self._mix.groups * sum(chance * size for _, chance, size in shares)
+        if settings.max_steps is None and any(_is_measured(one, parts) for one, parts in self._by_set(data)):
+            return None, None
         steps = settings.max_steps or max(1, round(settings.epochs * sum(counts) / step))
         return steps, round(steps * step)
 
@@ -231,6 +247,8 @@ class MixRecipe(EmbeddingRecipe):
                         "together.",
                         hint="Give the pairs with a high score, in two columns.",
                     )
+            if _is_measured(one, parts):
+                continue
             rows, size = known_rows(parts), self._mix.rows_of(one.divisor or _texts(parts))
             needed = size * self._mix.groups
             if rows is not None and sum(rows) < needed:
@@ -250,6 +268,11 @@ def _named(text: str) -> tuple[str, str]:
     """The name of a set and its data of `NAME=DATA`; no name where there is none."""
     name, equals, data = text.partition("=")
     return (name, data) if equals and name.replace("_", "").replace("-", "").isalnum() else ("", text)
+
+
+def _is_measured(one: MixSet, parts: Sequence[LocatedTraining]) -> bool:
+    """Whether rows have to be read for the divisor of a set: they have lists of negatives."""
+    return not one.divisor and any(path.several for part in parts for path in part.data.paths)
 
 
 def _texts(parts: Sequence[LocatedTraining]) -> int:

@@ -7,9 +7,9 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator
 
@@ -60,6 +60,10 @@ class _OwnInstructions:
 
     training: Texts = ()
     evaluation: Texts = ()
+
+    def __str__(self) -> str:
+        """The names of the sets and prompts that have one."""
+        return ", ".join(name for name, _ in (*self.training, *self.evaluation)) or "none"
 
     @staticmethod
     def read(given: object) -> object:
@@ -118,7 +122,7 @@ class MixSettings(EmbeddingSettings):
             released run. As many devices can share a step.
         alpha: A set with n rows is drawn with a probability proportional to n to the power of this.
         draws: "replacement": each batch has rows drawn from its whole set; "turns": a row comes again when
-            every other row of its set has come.
+            every other row of its set has come, or been left over because it filled no batch.
         sets: The sets that are trained on; none given are all.
         distinct: Whether no text of a query or positive occurs twice in a group.
         reduction: The loss of a group: the mean over its queries, or the sum.
@@ -141,6 +145,11 @@ class MixSettings(EmbeddingSettings):
         default_factory=_OwnInstructions
     )
     dropout: float | None = None
+
+    @property
+    def identity(self) -> Self:
+        """The settings without those that change no result; the sets are in the lineage as a mix."""
+        return replace(super().identity, sets=())
 
     def devices(self, most: int) -> int:
         """The number of devices that can share a step: one that divides its groups."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +183,10 @@ class MixSetup(EmbeddingSetup):
         add_text_hashes(self._texts(), folder, parent=self._spec.backbone.folder)
 
     def _texts(self) -> Iterator[list[str]]:
-        """The texts of all batches, batch after batch."""
+        """The texts of each batch."""
         for numbers in self._order.after(0):
-            for start in range(0, len(numbers), _PART):
-                for _, row in self._rows.__getitems__(numbers[start : start + _PART].tolist()):
-                    yield [row.query, row.positive, *row.negatives]
+            rows = self._rows.__getitems__(numbers.tolist())
+            yield [text for _, row in rows for text in (row.query, row.positive, *row.negatives)]
 
 
 class _MixCollator:
@@ -257,12 +255,17 @@ def _texts_per_row(rows: TextRows) -> int:
 
 def _labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
     """The hashes of what two rows of a group must not share: query, positive, and a class if there is one."""
-    found: list[dict[str, list[str]]] = []
-    rest = iter(numbers.tolist())
-    while part := [*islice(rest, _PART)]:
-        classes, read = rows.classes(part), rows.read(part)
-        columns = {"query": [row.query for row in read], "positive": [row.positive for row in read]}
-        if classes is not None:
-            columns["class"] = [f"class {name}" for name in classes]
-        found.append(columns)
-    return text_numbers(found, [*found[0]])
+    names = ("query", "positive", *(["class"] if rows.class_count else []))
+    return text_numbers((_labels_of(rows, part) for part in _parts(numbers)), names)
+
+
+def _labels_of(rows: TextRows, numbers: Sequence[int]) -> dict[str, list[str]]:
+    """The texts of some rows, and their classes where they have one, by the name of a column."""
+    read, classes = rows.read(numbers), rows.classes(numbers)
+    columns = {"query": [row.query for row in read], "positive": [row.positive for row in read]}
+    return columns if classes is None else {**columns, "class": [f"class {name}" for name in classes]}
+
+
+def _parts(numbers: Rows) -> Iterator[list[int]]:
+    for start in range(0, len(numbers), _PART):
+        yield numbers[start : start + _PART].tolist()

@@ -15,15 +15,12 @@ import argparse
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from training_step import nli
+from training_step import nli, step_of
 from turns import in_turns
 
-from finetune.embedding.batches import BatchOrder
 from finetune.embedding.losses import symmetric_loss
 from harness import backbones
 
@@ -39,31 +36,6 @@ def pairs(root: Path) -> dict[str, list[str]]:
         for number, text in enumerate(texts["positive"])
     ]
     return {"anchor": texts["anchor"], "positive": long}
-
-
-def step_of(
-    kind: type[Any], folder: Path, texts: Mapping[str, list[str]], batch: int, chunk: int
-) -> Callable[[], float]:
-    """A function that takes the next training step of a model."""
-    torch.manual_seed(0)
-    model = kind(str(folder), device="cpu", local_files_only=True)
-    del model[2:]
-    model.max_seq_length = LENGTH
-    computed = symmetric_loss(model, 40.0, micro_batch=chunk, gather=False)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
-    rows: Iterator[Any] = BatchOrder(len(texts["anchor"]), batch, epochs=100, seed=0).after(0)
-    model.train()
-
-    def step() -> float:
-        chosen = next(rows).tolist()
-        features = [model.tokenize([column[row] for row in chosen]) for column in texts.values()]
-        value = computed(features, None)
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return float(value.detach())
-
-    return step
 
 
 def main() -> int:
@@ -83,8 +55,12 @@ def main() -> int:
     named = backbones.named_models()[given.model]
     assert named.locate is not None
     folder, texts = Path(named.locate()), pairs(given.root)
+
+    def loss(model: Any) -> Any:
+        return symmetric_loss(model, 40.0, micro_batch=given.chunk, gather=False)
+
     if given.peak:
-        step = step_of(SentenceTransformer, folder, texts, given.batch, given.chunk)
+        step = step_of(SentenceTransformer, folder, texts, given.batch, loss=loss, length=LENGTH)
         step()
         step()
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
@@ -93,8 +69,8 @@ def main() -> int:
     print(f"peak memory: {whole / 1e6:,.0f} MB for a batch of {given.batch}, {part / 1e6:,.0f} MB for")
     print(f"{given.chunk}: share {whole / part:.3f} (at most {MEMORY_BAR})", flush=True)
     steps = {
-        "library": step_of(Library, folder, texts, given.batch, given.chunk),
-        "ours": step_of(SentenceTransformer, folder, texts, given.batch, given.chunk),
+        "library": step_of(Library, folder, texts, given.batch, loss=loss, length=LENGTH),
+        "ours": step_of(SentenceTransformer, folder, texts, given.batch, loss=loss, length=LENGTH),
     }
     seconds, losses = in_turns(steps, given.rounds)
     share = seconds["ours"] / seconds["library"]

@@ -35,20 +35,28 @@ def nli(root: Path) -> dict[str, list[str]]:
     return found
 
 
-def step_of(kind: type[Any], folder: Path, texts: dict[str, list[str]], batch: int) -> Callable[[], float]:
-    """A function that takes the next training step of a model."""
+def step_of(
+    kind: type[Any],
+    folder: Path,
+    texts: dict[str, list[str]],
+    batch: int,
+    *,
+    loss: Callable[[Any], Any] | None = None,
+    length: int = 32,
+) -> Callable[[], float]:
+    """A function that takes the next training step of a model; without `loss` it is simcse's."""
     torch.manual_seed(0)
     model = kind(str(folder), device="cpu", local_files_only=True)
     del model[2:]
-    model.max_seq_length = 32
-    computed = info_nce(model, SETTINGS, micro_batch=None, gather=False)
+    model.max_seq_length = length
+    computed = loss(model) if loss else info_nce(model, SETTINGS, micro_batch=None, gather=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.0, fused=True)
     rows: Iterator[Any] = BatchOrder(len(texts["anchor"]), batch, epochs=100, seed=0).after(0)
     model.train()
 
     def step() -> float:
         chosen = next(rows).tolist()
-        features = [model.tokenize([texts[name][row] for row in chosen]) for name in COLUMNS]
+        features = [model.tokenize([column[row] for row in chosen]) for column in texts.values()]
         value = computed(features, None)
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -26,6 +26,7 @@ from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
 from harness.data.training import LocatedTraining, TrainingData, count_trained, load_rows, trained_texts
 from harness.encoder.model_settings import describe
+from harness.encoding import Settings
 from harness.errors import HarnessError, UsageError
 from harness.training import TrainingSpec, read_log, run_training
 from harness.types import Artifact
@@ -350,6 +351,34 @@ def test_the_dropout_is_that_of_the_settings(make: Callable[..., TrainingSpec]) 
 
 
 # Bad input
+
+
+def test_all_data_that_is_not_here_is_named_with_the_sets_that_are(
+    tmp_path: Path, backbone: Artifact
+) -> None:
+    from harness.data.locate import DataSettings
+    from harness.training_plan import TrainingRequest, planned_models
+
+    folder = tmp_path / "root" / "sentence-transformers" / "all-nli" / "triplet"
+    folder.mkdir(parents=True)
+    columns = {name: [sentence(n)] for n, name in enumerate(("anchor", "positive", "negative"))}
+    Dataset.from_dict(columns).to_parquet(str(folder / "train-00000-of-00001.parquet"))
+    readme = "---\nconfigs:\n- config_name: triplet\n  data_files: triplet/train-*.parquet\n---\n"
+    (folder.parent / "README.md").write_text(readme)
+    request = TrainingRequest(
+        settings=Settings(),
+        seeds=(42,),
+        train_data=(),
+        results=tmp_path,
+        data=DataSettings(root=tmp_path / "root", offline=True, cache=tmp_path / "cache"),
+        threads=None,
+        minutes=1,
+    )
+    made = RECIPE.open("", replace(RECIPE.settings[""], sets=("ALLNLI", "QQP", "WIKIHOW")))
+    assert isinstance(made, MixRecipe)
+    with pytest.raises(UsageError, match=r"2 data sets are not here or not whole: .*QQP_triplets") as caught:
+        planned_models([], [made], request)
+    assert "--set sets=ALLNLI" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
