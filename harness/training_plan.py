@@ -169,7 +169,7 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
     fixed = _without_setting(first, sweep.setting)
     if any(_without_setting(one, sweep.setting) != fixed for one in lineages):
         raise UsageError(
-            f"Models that differ in {sweep.setting} also differ in their data, models or instructions.",
+            f"Models that differ in {sweep.setting} are made of different data, models or instructions.",
             hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
         )
     if len({member.encoding for member in members}) > 1:
@@ -246,6 +246,8 @@ def _parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTrai
         except DataError as error:
             absent[part] = error
     if not absent:
+        own = [part for part in found if part.own]
+        _require_different([part for part in recipe.parts() if isinstance(part, str)], own)
         return tuple(found)
     first = next(iter(absent.values()))
     if len(absent) == 1:

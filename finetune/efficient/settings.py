@@ -40,7 +40,8 @@ class EfficientSettings(EmbeddingSettings):
     @property
     def identity(self) -> Self:
         """The settings without those that change no result."""
-        return replace(super().identity, gradient_checkpointing=False)
+        epochs = self.epochs if self.budget is None else 1
+        return replace(super().identity, gradient_checkpointing=False, epochs=epochs)
 
     @property
     def tuning(self) -> TuningSettings:

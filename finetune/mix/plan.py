@@ -166,7 +166,7 @@ class MixRecipe(EmbeddingRecipe):
         mix = [
             {
                 "name": "" if one.own else one.name,
-                "instruction": one.instruction,
+                "instruction": one.instruction if self._mix.instructions != "none" else "",
                 "divisor": one.divisor,
                 "parts": len(one.parts),
             }
@@ -179,9 +179,8 @@ class MixRecipe(EmbeddingRecipe):
             if part.own
         ]
         ours = tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
-        changed = {**made.changed, **({"sets": names} if (names := ",".join(self._mix.sets)) else {})}
-        if "instruction_file" in changed:
-            changed["instruction_file"] = str(self._mix.instruction_file)
+        typed = {"instruction_file": str(self._mix.instruction_file), "sets": ",".join(self._mix.sets)}
+        changed = {**made.changed, **{name: text for name, text in typed.items() if text}}
         return made.model_copy(
             update={
                 "settings": {**made.settings, "mix": mix},

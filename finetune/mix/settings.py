@@ -63,7 +63,7 @@ class _OwnInstructions:
 
     def __str__(self) -> str:
         """The names of the sets and prompts that have one."""
-        return ", ".join(name for name, _ in (*self.training, *self.evaluation)) or "none"
+        return ", ".join(name for name, _ in (*self.training, *self.evaluation))
 
     @staticmethod
     def read(given: object) -> object:
@@ -148,8 +148,10 @@ class MixSettings(EmbeddingSettings):
 
     @property
     def identity(self) -> Self:
-        """The settings without those that change no result; the sets are in the lineage as a mix."""
-        return replace(super().identity, sets=())
+        """The settings without those that change no result, and those that the mix in the lineage has."""
+        own = replace(self.instruction_file, training=())
+        epochs = self.epochs if self.max_steps is None else 1
+        return replace(super().identity, sets=(), instruction_file=own, epochs=epochs)
 
     def devices(self, most: int) -> int:
         """The number of devices that can share a step: one that divides its groups."""

@@ -48,7 +48,7 @@ _POSITIVES = (
 )
 """The names that the column of positives may have."""
 
-_NEGATIVE_LISTS = ("neg", "negs", "negatives")
+_NEGATIVE_LISTS = ("neg", "negs")
 """The names that a column of lists of negatives may have beside those that begin with "negative"."""
 
 _SCORES = ("score", "similarity", "similarity_score", "label")
@@ -516,8 +516,6 @@ def _with_lists(
     texts: list[object] = []
     for path in paths:
         value = fields[path.column]
-        if value is None and path.several:
-            continue
         if path.steps and not isinstance(value, list):
             raise error(f"the column {path.column!r} holds no list, as in the first row.")
         found = path.value(fields)

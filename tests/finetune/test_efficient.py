@@ -258,3 +258,16 @@ def test_what_a_backbone_has_not_is_named(make: Callable[..., TrainingSpec], bac
     with pytest.raises(UsageError, match="budget and max_steps both choose"):
         both.recipe.plan(backbone, both.data, seed=7)  # type: ignore[attr-defined]
     assert isinstance(RECIPES["freeze"].settings[""], FreezeSettings)
+
+
+def test_one_result_has_one_spelling_of_its_settings() -> None:
+    freeze, lora, full = RECIPES["freeze"], RECIPES["lora"], RECIPES["full"]
+
+    def identity(entry: Any, **settings: Any) -> Any:
+        made = entry.open("", replace(entry.settings[""], **settings))
+        return made.settings.identity
+
+    assert identity(freeze, frozen="0.5") == identity(freeze, frozen="3/6") == identity(freeze)
+    assert identity(freeze, frozen="1/3") != identity(freeze)
+    assert identity(lora, lora_modules=("b", "a", "b")) == identity(lora, lora_modules=("a", "b"))
+    assert identity(full, gradient_checkpointing=True) == identity(full)

@@ -24,10 +24,12 @@ from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
+from harness.arguments import with_settings
 from harness.data.training import LocatedTraining, TrainingData, count_trained, load_rows, trained_texts
 from harness.encoder.model_settings import describe
 from harness.encoding import Settings
 from harness.errors import HarnessError, UsageError
+from harness.lineage import Lineage
 from harness.training import TrainingSpec, read_log, run_training
 from harness.types import Artifact
 
@@ -216,7 +218,8 @@ def test_the_model_is_the_planned_one(
     )
     assert planned.steps == 12
     assert planned.lineage.own_data == "A.parquet as A, B.parquet as B, C.parquet as C"
-    assert [one["name"] for one in planned.lineage.settings["mix"]] == ["A", "B", "C"]
+    assert [one["name"] for one in planned.lineage.settings["mix"]] == ["", "", ""]
+    assert [one["divisor"] for one in planned.lineage.settings["mix"]] == [0, 0, 0]
     log = read_log(spec.folder / "log.jsonl")
     assert {line["set"] for line in log} == {"A", "B", "C"}
     assert all(line["flops"] > 0 for line in log)
@@ -484,6 +487,68 @@ def test_own_instructions_are_those_of_training_and_of_evaluation(tmp_path: Path
     assert again.settings == made.settings, "what a file says counts, not where it lies"
 
 
+def planned(backbone: Artifact, own: list[LocatedTraining], names: list[str], **settings: Any) -> Lineage:
+    """The lineage of a training on the recipe's sets and one's own, whose data is given."""
+    entry, rest = RECIPE, iter(own)
+    made = entry.open("", replace(entry.settings[""], **settings))
+    assert isinstance(made, MixRecipe)
+    made = made.with_own_data(names)
+    data = [
+        next(rest) if isinstance(part, str) else LocatedTraining(data=part, name=part.path)
+        for part in made.parts()
+    ]
+    return made.plan(backbone, data, seed=7).lineage
+
+
+def test_the_key_follows_from_the_mix_and_from_no_name_path_or_order(
+    backbone: Artifact, data: tuple[LocatedTraining, ...]
+) -> None:
+    made = RECIPE.open("", RECIPE.settings[""])
+    assert isinstance(made, MixRecipe)
+    names = tuple(one.name for one in made.sets)
+    whole, two = planned(backbone, [], []), planned(backbone, [], [], sets=names[:2])
+    assert planned(backbone, [], [], sets=names[::-1], chunk=7).key == whole.key
+    assert planned(backbone, [], [], sets=names[1::-1]).key == two.key != whole.key
+    one, typed = [data[0]], [("rows", ""), ("./rows", ""), ("A=rows", "A"), ("Z=rows", "Z")]
+    keys = {
+        planned(backbone, one, [text], batch_size=8, sets=(name,) if name else ()).key for text, name in typed
+    }
+    assert len(keys) == 1, "neither the name of own data nor its path changes a result"
+
+
+def test_a_lineage_says_in_a_few_words_what_was_changed(tmp_path: Path, backbone: Artifact) -> None:
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps({"training": {"QQP": "Do."}, "evaluation": {"STS": "Find."}}))
+    changes = {"instruction_file": str(file), "sets": "QQP"}
+    changed = with_settings(RECIPE.settings[""], changes, of="mix")
+    own = changed.instruction_file  # type: ignore[attr-defined]
+    found = planned(backbone, [], [], instruction_file=own, sets=("QQP",))
+    assert found.text == "unified-contrastive, instruction_file=QQP, STS, sets=QQP"
+    assert found.key != planned(backbone, [], [], sets=("QQP",)).key
+
+
+def test_lists_are_read_before_their_rows_are_found_too_few(
+    backbone: Artifact, data: tuple[LocatedTraining, ...]
+) -> None:
+    """A plan does not know how many negatives a row of B has."""
+    made, one = recipe(batch_size=120, sets=("B",)), data[1:2]
+    assert made.plan(backbone, one, seed=7).steps == 12
+    assert recipe(batch_size=8, sets=("B",), max_steps=None).plan(backbone, one, seed=7).steps is None
+
+
+def test_settings_without_effect_make_no_other_model(
+    backbone: Artifact, data: tuple[LocatedTraining, ...]
+) -> None:
+    def key(**settings: Any) -> str:
+        return recipe(**settings).plan(backbone, data, seed=7).lineage.key
+
+    assert key() == key(epochs=5) == key(chunk=0)
+    assert key() != key(max_steps=13)
+    made = recipe(instructions="none")
+    other = replace(made, own=tuple(replace(one, instruction="Other.") for one in made.own))
+    assert len({one.plan(backbone, data, seed=7).lineage.key for one in (made, other)}) == 1
+
+
 def test_rows_of_a_batch_are_read_from_their_set(data: tuple[LocatedTraining, ...], tmp_path: Path) -> None:
     rows = MixRows([load_rows(one, cache=tmp_path) for one in data])
     assert len(rows) == 155
@@ -495,7 +560,9 @@ def test_epochs_choose_the_steps_where_there_is_no_number(
     backbone: Artifact, data: tuple[LocatedTraining, ...]
 ) -> None:
     settings = {"max_steps": None, "epochs": 2, "alpha": 1.0, "groups": 1}
-    planned = recipe(**settings).plan(backbone, data, seed=7)
+    made = recipe(**settings)
+    known = replace(made, own=tuple(replace(one, divisor=3 if one.name == "B" else 2) for one in made.own))
+    planned = known.plan(backbone, data, seed=7)
     sizes = {"A": 8 // 2, "B": 8 // 3, "C": 8 // 2}
     each = sum(how[0] / 155 * sizes[name] for name, how in SETS.items())
     assert planned.steps == round(2 * 155 / each)

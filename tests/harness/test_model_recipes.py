@@ -669,7 +669,8 @@ def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
     (two,) = ResolvedRequest.of(request(asked, recipe_settings={"share": 0.5})).subjects
     assert two.lineage is not None
     sweep = Sweep(setting="share", values=(1.0, 0.5), recipes=(), tasks={})
-    for changes in ({"data": ()}, {"selected_on": ("STSBenchmark",)}):
+    mixed = {"settings": {**two.lineage.settings, "mix": "another"}}
+    for changes in ({"data": ()}, {"selected_on": ("STSBenchmark",)}, mixed):
         other = replace(two, lineage=two.lineage.model_copy(update=changes))
         with pytest.raises(UsageError, match="are made of different data"):
             _require_comparable((one, other), sweep)

@@ -49,7 +49,7 @@ configs:
 ROWS = [("a cat", "an animal", "a stone"), ("snow falls", "it is winter", "it is hot"), ("é", "ß", "漢")]
 TRIPLETS = {name: [row[at] for row in ROWS] for at, name in enumerate(("anchor", "positive", "negative"))}
 DATA = TrainingData(
-    path=PATH, revision="r" * 40, config="triplet", columns=("anchor", "positive", "negative"), rows=557_850
+    path=PATH, revision="d" * 40, config="triplet", columns=("anchor", "positive", "negative"), rows=557_850
 )
 
 
@@ -98,7 +98,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
 def test_an_identity_holds_what_was_trained_on_and_nothing_else() -> None:
     assert DATA.identity == {
         "path": PATH,
-        "revision": "r" * 40,
+        "revision": "d" * 40,
         "config": "triplet",
         "columns": ["anchor", "positive", "negative"],
     }
