@@ -355,6 +355,10 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
 
 def _with_budget(command: F) -> F:
     """The command with a budget among the changed settings."""
+    if isinstance(command, click.Command):
+        if command.callback is not None:
+            command.callback = _with_budget(command.callback)
+        return command
 
     @functools.wraps(command)
     def called(*given: Any, flops: float | None, changes: tuple[str, ...], **named: Any) -> Any:

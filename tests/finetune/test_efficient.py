@@ -17,7 +17,6 @@ from torch import Tensor, nn
 import tiny
 from finetune.efficient.plan import EfficientRecipe
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
-from finetune.embedding import trainer as module
 from finetune.embedding.losses import symmetric_loss
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
 from harness.data.training import LocatedTraining, TrainingData
@@ -25,6 +24,7 @@ from harness.encoder.model_settings import describe
 from harness.errors import HarnessError, UsageError
 from harness.training import TrainingSpec, read_log
 from harness.types import Artifact
+from stopped_trainings import kill_at, sentence
 
 RECIPES = {
     "full": efficient_full.RECIPE,
@@ -68,11 +68,6 @@ def test_the_loss_is_the_paper_s(micro_batch: int) -> None:
 
 
 # A training
-
-
-def sentence(number: int) -> str:
-    words = ["cat", "sat", "mat", "query", *"abcdefgh"]
-    return " ".join(["the", *(words[(number * 31 + at) % 12] for at in range(number % 7)), str(number)])
 
 
 SMALL: dict[str, Any] = {"batch_size": 8, "chunk": 4, "max_length": 16}
@@ -180,27 +175,13 @@ def test_a_budget_below_a_step_is_refused(make: Callable[..., TrainingSpec]) -> 
         spec.recipe.train(spec)
 
 
-class Killed(BaseException):
-    """A kill in the middle of a training."""
-
-
 def test_adapters_and_a_budget_go_on_after_a_kill(
-    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., TrainingSpec],
 ) -> None:
     settings = {"budget": 3e8, "gradient_checkpointing": True}
     undisturbed = trained(make("lora", name="whole", **settings))
     spec = make("lora", name="cut", **settings)
-    log = module._Trainer.log
-
-    def die(trainer: Any, *given: Any) -> None:
-        log(trainer, *given)
-        if trainer.state.global_step >= 3:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module._Trainer, "log", die)
-        with pytest.raises(Killed):
-            spec.recipe.train(spec)
+    kill_at(spec, 3)
     found = trained(spec)
     assert len(read_log(spec.folder / "log.jsonl")) > 4
     assert all(torch.equal(found[name], one) for name, one in undisturbed.items())

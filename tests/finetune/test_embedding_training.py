@@ -33,16 +33,11 @@ from harness.encoder.model_settings import describe
 from harness.errors import HarnessError
 from harness.training import TrainingSpec, read_log, run_training
 from harness.types import Artifact
+from stopped_trainings import Killed, sentence
 
 SETTINGS = EmbeddingSettings(
     batch_size=8, epochs=3, max_length=16, learning_rate=1e-3, precision="float32", evaluate_every=4
 )
-
-
-def sentence(number: int) -> str:
-    """A short sentence; no two of the first ten thousand are equal."""
-    words = ["cat", "sat", "mat", "query", *"abcdefgh"]
-    return " ".join(["the", *(words[(number * 31 + at) % 12] for at in range(number % 7)), str(number)])
 
 
 def located(folder: Path, columns: Mapping[str, list[Any]], score: str = "") -> LocatedTraining:
@@ -360,10 +355,6 @@ def test_a_batch_of_groups(keeps: bool) -> None:
 
 
 # Resumption
-
-
-class Killed(BaseException):
-    """A kill in the middle of a training, as far as a process can do that to itself."""
 
 
 @pytest.fixture

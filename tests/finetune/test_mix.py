@@ -32,6 +32,7 @@ from harness.errors import HarnessError, UsageError
 from harness.lineage import Lineage
 from harness.training import TrainingSpec, read_log, run_training
 from harness.types import Artifact
+from stopped_trainings import kill_at, sentence
 
 # The loss
 
@@ -116,11 +117,6 @@ def test_the_sum_is_the_mean_times_the_rows() -> None:
 
 
 # A training
-
-
-def sentence(number: int) -> str:
-    words = ["cat", "sat", "mat", "query", *"abcdefgh"]
-    return " ".join(["the", *(words[(number * 31 + at) % 12] for at in range(number % 7)), str(number)])
 
 
 def rows_file(folder: Path, name: str, rows: int, first: int, negatives: list[int]) -> LocatedTraining:
@@ -273,30 +269,16 @@ def test_inputs_have_the_instruction_of_their_set(
     assert seen == {0, 1, 2}
 
 
-class Killed(BaseException):
-    """A kill in the middle of a training."""
-
-
 @pytest.mark.parametrize(
     "settings", [{}, {"draws": "turns", "distinct": True, "reduction": "sum", "alpha": 0.0}]
 )
 def test_a_training_killed_twice_ends_as_an_undisturbed_one(
-    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    make: Callable[..., TrainingSpec], settings: dict[str, Any]
 ) -> None:
     undisturbed = trained(make("whole", settings))
     spec = make("cut", settings)
-    log = module._Trainer.log
     for step in (4, 9):
-
-        def die(trainer: Any, *given: Any, last: int = step) -> None:
-            log(trainer, *given)
-            if trainer.state.global_step >= last:
-                raise Killed
-
-        with monkeypatch.context() as patch:
-            patch.setattr(module._Trainer, "log", die)
-            with pytest.raises(Killed):
-                spec.recipe.train(spec)
+        kill_at(spec, step)
     found = trained(spec)
     assert all(torch.equal(found[name], one) for name, one in undisturbed.items())
     whole, cut = (read_log(spec.folder.parent / name / "log.jsonl") for name in ("whole", "cut"))

@@ -1,0 +1,35 @@
+"""Short sentences to train on, and trainings that end in the middle of a step as if they were killed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from finetune.embedding import trainer
+from harness.training import TrainingSpec
+
+
+def sentence(number: int) -> str:
+    """A short sentence; no two of the first ten thousand are equal."""
+    words = ["cat", "sat", "mat", "query", *"abcdefgh"]
+    return " ".join(["the", *(words[(number * 31 + at) % 12] for at in range(number % 7)), str(number)])
+
+
+class Killed(BaseException):
+    """A kill in the middle of a training, as far as a process can do that to itself."""
+
+
+def kill_at(spec: TrainingSpec, step: int) -> None:
+    """Train until a step is done, and end there without a word."""
+    log = trainer._Trainer.log
+
+    def die(one: Any, *given: Any) -> None:
+        log(one, *given)
+        if one.state.global_step >= step:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer._Trainer, "log", die)
+        with pytest.raises(Killed):
+            spec.recipe.train(spec)
