@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from harness.documents import DocumentKind, DocumentPart, with_digest
-from harness.errors import RecordError
+from harness.errors import RecordError, shortened
 from harness.identity import digest
 from harness.types import Artifact
 
@@ -188,6 +188,12 @@ class Lineage(DocumentPart):
         """The names of users' own data that the model and its parents were trained on, each once."""
         names = (self.own_data, *(parent.own_data for parent in self.parents))
         return ", ".join(dict.fromkeys(filter(None, names)))
+
+    @property
+    def beside_own_data(self) -> str:
+        """What data of the recipe the model was trained on beside the user's own, in words."""
+        names = [part["name"] for part in self.settings.get("mix", ()) if part["name"]]
+        return f"and of the recipe's data on {shortened(names)}" if names else "not on the recipe's data"
 
     @property
     def all_selected_on(self) -> tuple[str, ...]:

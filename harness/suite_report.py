@@ -83,7 +83,7 @@ def lineage_lines(lineage: Lineage | None) -> list[str]:
     own, sweep = lineage.own_data, lineage.sweep
     others = lineage.model_copy(update={"sweep": None}).choices
     return [
-        *([f"trained on {own}, not on the recipe's data"] if own else []),
+        *([f"trained on {own}, {lineage.beside_own_data}"] if own else []),
         *(f"made of {parent.text}" for parent in lineage.parents if parent.own_data),
         *(f"{what} chosen by {shortened(tasks)}: scores there are biased" for what, tasks in others.items()),
         *([] if sweep is None else _sweep_lines(sweep)),

@@ -66,10 +66,15 @@ class MixRecipe(EmbeddingRecipe):
         is a set of a mix without those of the recipe.
 
         Raises:
-            UsageError: Two have one name, named and unnamed ones are mixed, or a name in the settings is that
-                of no set.
+            UsageError: One is empty or left out by the settings, two have one name, named and unnamed ones
+                are mixed, or a name in the settings is that of no set.
         """
         pairs = [_named(text) for text in given]
+        if nameless := [name for name, data in pairs if not data.strip()]:
+            raise UsageError(
+                f"--train-data {nameless[0]}= names no data.",
+                hint=f"Type --train-data {nameless[0]}=FILE. Is a variable of the shell unset?",
+            )
         own = [
             MixSet(name=name or data, own=data, instruction=self._instruction(name)) for name, data in pairs
         ]
@@ -103,6 +108,12 @@ class MixRecipe(EmbeddingRecipe):
         for name, _ in self._mix.instruction_file.training:
             if name not in known:
                 raise unknown("set of this mix", name, known, then="Give instructions for these.")
+        chosen = self._mix.sets
+        if chosen and (lost := [one.name for one in self.own if one.name not in chosen]):
+            raise UsageError(
+                f"--train-data gives {' and '.join(lost)}, which sets leaves out.",
+                hint=f"Type --set sets={','.join((*chosen, *lost))}, or leave the data out.",
+            )
         size = self._mix.batch_size
         empty = [one for one in self.sets if one.divisor > size]
         if empty:
@@ -246,6 +257,12 @@ class MixRecipe(EmbeddingRecipe):
                         "together.",
                         hint="Give the pairs with a high score, in two columns.",
                     )
+            divisor = one.divisor or _texts(parts)
+            if not self._mix.rows_of(divisor):
+                raise UsageError(
+                    f"A group of {one.name} has {self._mix.batch_size} // {divisor} = 0 rows.",
+                    hint=f"Type --set batch_size={divisor} or more.",
+                )
             if _is_measured(one, parts):
                 continue
             rows, size = known_rows(parts), self._mix.rows_of(one.divisor or _texts(parts))

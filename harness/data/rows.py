@@ -48,8 +48,11 @@ _POSITIVES = (
 )
 """The names that the column of positives may have."""
 
-_NEGATIVE_LISTS = ("neg", "negs")
-"""The names that a column of lists of negatives may have beside those that begin with "negative"."""
+_NEGATIVES = ("neg", "negs", "hard_neg", "hard_negs")
+"""The names that a column of negatives may have beside those that begin with these words."""
+
+_NEGATIVE_WORDS = ("negative", "hard_negative")
+"""The beginnings of the names of columns of negatives."""
 
 _SCORES = ("score", "similarity", "similarity_score", "label")
 """The names that the column of scores may have."""
@@ -124,11 +127,7 @@ def choose_columns(
     lower = {name.lower(): name for name in reversed(names)}
     anchor = next((lower[name] for name in _ANCHORS if name in lower), "")
     positive = next((lower[name] for name in _POSITIVES if name in lower), "")
-    negatives = [
-        name
-        for name in names
-        if name.lower().startswith("negative") or (name in lists and name.lower() in _NEGATIVE_LISTS)
-    ]
+    negatives = [name for name in names if _is_negative(name)]
     score = next((lower[name] for name in _SCORES if name in lower), "")
     if negatives and not (anchor and positive):
         lost = "positive" if anchor else "anchor"
@@ -149,6 +148,11 @@ def choose_columns(
             hint=FORMS,
         )
     return tuple(columns), score if len(columns) == 2 else ""
+
+
+def _is_negative(name: str) -> bool:
+    """Whether a column of that name holds negatives."""
+    return name.lower() in _NEGATIVES or name.lower().startswith(_NEGATIVE_WORDS)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -454,7 +458,7 @@ def _text_rows(path: Path) -> _Rows:
     listed = {
         name
         for name, value in first.fields.items()
-        if isinstance(value, list) or (value is None and name.lower() in _NEGATIVE_LISTS)
+        if isinstance(value, list) or (value is None and _is_negative(name))
     }
     no_text = {name for name, value in first.fields.items() if not isinstance(value, str)} - listed
     text = {n for n, v in first.fields.items() if isinstance(v, str) and not _is_number(v)}
@@ -501,8 +505,7 @@ def _checked(row: TableRow, first: TableRow, paths: Sequence[ColumnPath], score:
 
 def _is_read(name: str, value: object) -> bool:
     """Whether a column may not begin after the first row: one of text, or one of lists of negatives."""
-    negatives = name.lower().startswith("negative") or name.lower() in _NEGATIVE_LISTS
-    return isinstance(value, str) or (negatives and isinstance(value, list))
+    return isinstance(value, str) or (_is_negative(name) and isinstance(value, list))
 
 
 def _with_lists(

@@ -170,7 +170,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocatedTraining, ...
 def recipe(**settings: Any) -> MixRecipe:
     made = RECIPE.open("", replace(SETTINGS, **settings))
     assert isinstance(made, MixRecipe)
-    made = made.with_own_data(OWN)
+    made = made.with_own_data([text for text in OWN if text[0] in settings.get("sets", SETS)])
     texts = {"A": "Find the answer.", "B": "Find a duplicate.", "C": ""}
     own = tuple(replace(one, instruction=texts[one.name]) for one in made.own)
     return replace(made, own=own)
@@ -214,6 +214,7 @@ def test_the_model_is_the_planned_one(
     )
     assert planned.steps == 12
     assert planned.lineage.own_data == "A.parquet as A, B.parquet as B, C.parquet as C"
+    assert planned.lineage.beside_own_data == "not on the recipe's data"
     assert [one["name"] for one in planned.lineage.settings["mix"]] == ["", "", ""]
     assert [one["divisor"] for one in planned.lineage.settings["mix"]] == [0, 0, 0]
     log = read_log(spec.folder / "log.jsonl")
@@ -395,6 +396,40 @@ def test_names_of_no_set_and_groups_without_rows_are_refused() -> None:
     with pytest.raises(UsageError, match="A group of QQP has 32 // 50 = 0 rows") as caught:
         small.with_own_data(())
     assert "batch_size=50" in str(caught.value.hint)
+
+
+def test_own_data_that_would_not_be_trained_on_is_refused() -> None:
+    made = RECIPE.open("", replace(SETTINGS, sets=("ALLNLI",)))
+    assert isinstance(made, MixRecipe)
+    with pytest.raises(UsageError, match="--train-data gives MINE, which sets leaves out") as caught:
+        made.with_own_data(("MINE=mine.jsonl",))
+    assert "--set sets=ALLNLI,MINE" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="--train-data MINE= names no data"):
+        made.with_own_data(("MINE=",))
+
+
+def test_a_group_of_own_rows_without_a_row_is_refused_when_planned(
+    backbone: Artifact, data: tuple[LocatedTraining, ...]
+) -> None:
+    for one in (0, 1):
+        name = (*SETS,)[one]
+        made = RECIPE.open("", replace(SETTINGS, sets=(name,), batch_size=1))
+        assert isinstance(made, MixRecipe)
+        alone = made.with_own_data((OWN[one],))
+        with pytest.raises(UsageError, match=rf"A group of {name} has 1 // \d = 0 rows"):
+            alone.plan(backbone, data[one : one + 1], seed=7)
+
+
+def test_words_on_the_data_name_the_recipe_s_own_beside_a_user_s(
+    backbone: Artifact, data: tuple[LocatedTraining, ...]
+) -> None:
+    alone = recipe().plan(backbone, data, seed=7).lineage
+    assert alone.beside_own_data == "not on the recipe's data"
+    made = RECIPE.open("", replace(SETTINGS, sets=("GITHUBISSUE", "A")))
+    assert isinstance(made, MixRecipe)
+    hub = replace(data[2], own=False)
+    mixed = made.with_own_data(OWN[:1]).plan(backbone, (hub, data[0]), seed=7).lineage
+    assert mixed.beside_own_data == "and of the recipe's data on GITHUBISSUE"
 
 
 def test_own_data_replaces_a_set_adds_one_or_is_the_whole_mix() -> None:

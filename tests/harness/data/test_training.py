@@ -25,6 +25,7 @@ from harness.data.training import (
     TrainingData,
     TrainingSize,
     count_trained,
+    load_rows,
     load_training,
     locate_training,
     own_training,
@@ -365,6 +366,16 @@ def test_columns_are_taken_by_their_names(root: Path, tmp_path: Path, settings: 
         str(write_rows(tmp_path / "own.csv", [{"id": "7", "x": "a", "y": "b"}])), settings
     )
     assert rows_of(numbered, settings) == [("a", "b")]
+
+
+@pytest.mark.parametrize("negative", ["neg", "negs", "hard_neg", "hard_negatives", "negative"])
+def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSettings, negative: str) -> None:
+    """As a text and as a list, beside a positive that is a text or a list."""
+    for number, (positive, value) in enumerate((("p", "n"), (["p"], "n"), ("p", ["n"]), (["p"], ["n"]))):
+        row = {"query": "q", "pos": positive, negative: value}
+        own = own_training(str(write_rows(tmp_path / f"{number}.jsonl", [row])), settings)
+        (found,) = load_rows(own, cache=settings.cache).read([0])
+        assert (found.query, found.positive, found.negatives) == ("q", "p", ("n",))
 
 
 @pytest.mark.parametrize(
