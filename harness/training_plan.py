@@ -250,14 +250,13 @@ def _parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTrai
         _require_different([part for part in recipe.parts() if isinstance(part, str)], own)
         return tuple(found)
     first = next(iter(absent.values()))
-    if len(absent) == 1:
-        message = first.message
-    else:
-        paths = shortened([*dict.fromkeys(part.path for part in absent)])
-        message = f"{first.message} In all, {len(absent)} data sets are not here or not whole: {paths}."
+    paths = [*dict.fromkeys(part.path for part in absent)]
+    message = first.message
+    if len(paths) > 1:
+        message += f" In all, {len(paths)} data sets are not here or not whole: {shortened(paths)}."
     rest = recipe.names_without(absent)
-    hint = f" Or train on the sets that are here: --set sets={','.join(rest)}" if rest else ""
-    raise DataError(message, hint=(first.hint or "") + hint)
+    other = f"Or train on the sets that are here: --set sets={','.join(rest)}" if rest else ""
+    raise DataError(message, hint=" ".join(filter(None, (first.hint, other))))
 
 
 def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) -> None:

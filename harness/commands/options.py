@@ -362,6 +362,8 @@ def _with_budget(command: F) -> F:
 
     @functools.wraps(command)
     def called(*given: Any, flops: float | None, changes: tuple[str, ...], **named: Any) -> Any:
+        if flops is not None and any(one.partition("=")[0].strip() == "budget" for one in changes):
+            raise UsageError("--budget and --set budget=… both give a budget.", hint="Leave one of them out.")
         more = () if flops is None else (f"budget={flops!r}",)
         return command(*given, changes=(*changes, *more), **named)
 
