@@ -256,16 +256,15 @@ def _texts_per_row(rows: TextRows) -> int:
 def _labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
     """The hashes of what two rows of a group must not share: query, positive, and a class if there is one."""
     names = ("query", "positive", *(["class"] if rows.class_count else []))
-    return text_numbers((_labels_of(rows, part) for part in _parts(numbers)), names)
+    return text_numbers(_columns(rows, numbers), names)
 
 
-def _labels_of(rows: TextRows, numbers: Sequence[int]) -> dict[str, list[str]]:
-    """The texts of some rows, and their classes where they have one, by the name of a column."""
-    read, classes = rows.read(numbers), rows.classes(numbers)
-    columns = {"query": [row.query for row in read], "positive": [row.positive for row in read]}
-    return columns if classes is None else {**columns, "class": [f"class {name}" for name in classes]}
-
-
-def _parts(numbers: Rows) -> Iterator[list[int]]:
+def _columns(rows: TextRows, numbers: Rows) -> Iterator[dict[str, list[str]]]:
+    """The texts of some rows and their classes by the name of a column, part by part."""
     for start in range(0, len(numbers), _PART):
-        yield numbers[start : start + _PART].tolist()
+        read = rows.read(numbers[start : start + _PART].tolist())
+        yield {
+            "query": [row.query for row in read],
+            "positive": [row.positive for row in read],
+            "class": [f"class {row.label}" for row in read],
+        }

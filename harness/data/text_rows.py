@@ -8,7 +8,7 @@ positive is left out and counted. Which rows count is kept in the cache.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -150,11 +150,12 @@ def _child(array: Any, step: str | int | None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class TextRow:
-    """A query, its positive, and any number of negatives."""
+    """A query, its positive, and any number of negatives; `label` is their class where rows have classes."""
 
     query: str
     positive: str
     negatives: tuple[str, ...] = ()
+    label: str | None = None
 
 
 class TextRows(Protocol):
@@ -173,10 +174,6 @@ class TextRows(Protocol):
         """The rows with some numbers, in their order."""
         ...
 
-    def classes(self, numbers: Sequence[int]) -> Sequence[str] | None:
-        """The class of each row; None where rows have none."""
-        ...
-
     @property
     def class_count(self) -> int:
         """The number of classes; 0 where rows have none."""
@@ -192,12 +189,14 @@ class ColumnRows:
         paths: The places of query, positive and negatives; a negative may be a list.
         numbers: The rows of the table that count.
         left_out: Those that do not.
+        class_count: 0, as such rows have no classes.
     """
 
     table: datasets.Dataset
     paths: tuple[ColumnPath, ...]
     numbers: NDArray[np.int64]
     left_out: int
+    class_count: int = 0
 
     @staticmethod
     def of(
@@ -240,14 +239,6 @@ class ColumnRows:
         """The rows with some numbers, in their order."""
         return _text_rows(self.table[self.numbers[list(numbers)].tolist()], self.paths)
 
-    def classes(self, _numbers: Sequence[int]) -> None:
-        """None: such rows have no classes."""
-
-    @property
-    def class_count(self) -> int:
-        """0: such rows have no classes."""
-        return 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRows:
@@ -257,12 +248,14 @@ class JudgedRows:
         queries, corpus: The tables of texts; `text` has each one.
         pairs: The rows of both tables, (rows, 2).
         left_out: Judgements above 0 of which a text is blank or absent.
+        class_count: 0, as such rows have no classes.
     """
 
     queries: datasets.Dataset
     corpus: datasets.Dataset
     pairs: NDArray[np.int64]
     left_out: int
+    class_count: int = 0
 
     @staticmethod
     def of(
@@ -331,14 +324,6 @@ class JudgedRows:
         queries = self.queries[pairs[:, 0].tolist()]["text"]
         documents = self.corpus[pairs[:, 1].tolist()]["text"]
         return [TextRow(query=q, positive=d) for q, d in zip(queries, documents, strict=True)]
-
-    def classes(self, _numbers: Sequence[int]) -> None:
-        """None: such rows have no classes."""
-
-    @property
-    def class_count(self) -> int:
-        """0: such rows have no classes."""
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,17 +405,14 @@ class ClassRows:
 
     def read(self, numbers: Sequence[int]) -> list[TextRow]:
         """The rows with some numbers, in their order."""
-        sides = (self._texts(rows[list(numbers)]) for rows in (self.numbers, self.nexts))
-        return [TextRow(query=q, positive=p) for q, p in zip(*sides, strict=True)]
+        own, nexts = (_rows(self.table[rows[list(numbers)].tolist()]) for rows in (self.numbers, self.nexts))
+        return [
+            TextRow(query=self._text(one), positive=self._text(other), label=str(self.label.value(one)))
+            for one, other in zip(own, nexts, strict=True)
+        ]
 
-    def classes(self, numbers: Sequence[int]) -> Sequence[str]:
-        """The class of each row."""
-        rows = _rows(self.table[self.numbers[list(numbers)].tolist()])
-        return [str(self.label.value(row)) for row in rows]
-
-    def _texts(self, numbers: NDArray[np.int64]) -> list[str]:
-        rows = _rows(self.table[numbers.tolist()])
-        return [" ".join(path.value(row) for path in self.paths) for row in rows]
+    def _text(self, row: Mapping[str, Any]) -> str:
+        return " ".join(path.value(row) for path in self.paths)
 
 
 @dataclass(frozen=True)
@@ -453,19 +435,12 @@ class JoinedRows:
 
     def read(self, numbers: Sequence[int]) -> list[TextRow]:
         """The rows with some numbers, in their order."""
-        found = dict[int, TextRow]()
-        for part, places, own in self._by_part(numbers):
-            found |= dict(zip(places, part.read(own), strict=True))
-        return [found[place] for place in range(len(numbers))]
-
-    def classes(self, numbers: Sequence[int]) -> Sequence[str] | None:
-        """The class of each row; None where a part has none."""
-        found = dict[int, str]()
-        for part, places, own in self._by_part(numbers):
-            named = part.classes(own)
-            if named is None:
-                return None
-            found |= dict(zip(places, named, strict=True))
+        found, begin = dict[int, TextRow](), 0
+        for part, end in zip(self.parts, self._ends, strict=True):
+            places = [place for place, number in enumerate(numbers) if begin <= number < end]
+            own = part.read([int(numbers[place]) - begin for place in places]) if places else []
+            found |= dict(zip(places, own, strict=True))
+            begin = end
         return [found[place] for place in range(len(numbers))]
 
     @property
@@ -473,15 +448,6 @@ class JoinedRows:
         """The most classes of a part; 0 where a part has none."""
         counts = [part.class_count for part in self.parts]
         return max(counts) if all(counts) else 0
-
-    def _by_part(self, numbers: Sequence[int]) -> Iterator[tuple[TextRows, list[int], list[int]]]:
-        """Each part that has some of the rows, with their places and their numbers in it."""
-        begin = 0
-        for part, end in zip(self.parts, self._ends, strict=True):
-            places = [place for place, number in enumerate(numbers) if begin <= number < end]
-            if places:
-                yield part, places, [int(numbers[place]) - begin for place in places]
-            begin = end
 
 
 def path_in(text: str, columns: Sequence[str], where: str) -> ColumnPath:

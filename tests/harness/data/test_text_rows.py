@@ -143,7 +143,7 @@ def test_a_list_of_positives_counts_by_its_first(root: Path, load: Load) -> None
     lines(root / "embedding-data/Amazon-QA/Amazon-QA.jsonl.gz", rows)
     found = load("embedding-data/Amazon-QA", "query", "pos[0]")
     assert every(found) == [row("Does it fit?", "Yes, it does."), row("é?", "漢"), row("Last?", "Yes.")]
-    assert (len(found), found.left_out, found.classes([0])) == (3, 5, None)
+    assert (len(found), found.left_out, found.read([0])[0].label) == (3, 5, None)
     assert found.read([2, 0, 2]) == [every(found)[number] for number in (2, 0, 2)]
     assert found.read(np.array([1])) == [row("é?", "漢")]  # type: ignore[arg-type]
 
@@ -202,7 +202,7 @@ def test_judged_ids_have_the_texts_of_two_tables(root: Path, load: Load) -> None
     lines(root / "mteb/fever/queries.jsonl", [{"_id": "3", "text": "three"}, {"_id": "7", "text": "seven"}])
     found = load("mteb/fever", "query-id", "corpus-id", config="default", judged=True)
     assert every(found) == [row("seven", "two"), row("three", "one"), row("three", "four")]
-    assert (found.left_out, found.classes([0])) == (2, None)
+    assert (found.left_out, found.read([0])[0].label) == (2, None)
     assert found.read([2, 0]) == [row("three", "four"), row("seven", "two")]
 
 
@@ -277,7 +277,7 @@ def test_two_configurations_are_joined(root: Path, lay: Callable[..., Path], loa
     assert every(joined) == [*pairs, row("d1", "e1"), *pairs]
     assert joined.read([4, 2, 0, 4, 3]) == [pairs[1], row("d1", "e1"), pairs[0], pairs[1], pairs[0]]
     assert joined.read(np.array([2])) == [row("d1", "e1")]  # type: ignore[arg-type]
-    assert (joined.read([]), joined.classes([0, 2])) == ([], None)
+    assert (joined.read([]), [row.label for row in joined.read([0, 2])]) == ([], [None, None])
 
 
 def test_pairs_above_a_score(root: Path, load: Load) -> None:
@@ -336,11 +336,11 @@ def test_two_texts_of_a_class_are_a_pair(topics: str, load: Load) -> None:
     assert all(of_class[one.query] == of_class[one.positive] for one in pairs)
     assert all(one.query != one.positive and not one.negatives for one in pairs)
     assert found.left_out == 3
-    assert found.classes([0, 1, 5, 2]) == ["5", "1", "1", "5"]
+    assert [row.label for row in found.read([0, 1, 5, 2])] == ["5", "1", "1", "5"]
     alone = load(topics, "question_title", classes="topic")
     assert {one.query for one in every(alone)} == {f"q{n}" for n in (0, 1, 2, 3, 4, 7)}
     both = JoinedRows((found, alone))
-    assert both.classes([6, 1]) == ["5", "1"]
+    assert [row.label for row in both.read([6, 1])] == ["5", "1"]
 
 
 def test_the_order_of_a_class_follows_from_the_seed(
