@@ -9,7 +9,7 @@ from finetune.embedding.batches import probabilities
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
 from finetune.embedding.settings import EmbeddingSettings
-from finetune.mix.settings import MixSet, MixSettings, choose_sets
+from finetune.mix.settings import MixSet, MixSettings, by_set, choose_sets
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_settings import Description
 from harness.errors import DataError, UsageError, unknown
@@ -185,7 +185,7 @@ class MixRecipe(EmbeddingRecipe):
         ]
         own = [
             part.name if self.alone else f"{part.name} as {one.name}"
-            for one, parts in self._by_set(data)
+            for one, parts in by_set(self.sets, data)
             for part in parts
             if part.own
         ]
@@ -201,14 +201,6 @@ class MixRecipe(EmbeddingRecipe):
             }
         )
 
-    def _by_set(self, data: Sequence[LocatedTraining]) -> Sequence[tuple[MixSet, Sequence[LocatedTraining]]]:
-        """Each set with its parts."""
-        rest, found = list(data), []
-        for one in self.sets:
-            found.append((one, rest[: len(one.parts)]))
-            rest = rest[len(one.parts) :]
-        return found
-
     def _shares(self, data: Sequence[LocatedTraining]) -> list[tuple[MixSet, float, int]] | None:
         """The probability of each set and the rows of a group of it; None where some rows are not known.
 
@@ -216,14 +208,10 @@ class MixRecipe(EmbeddingRecipe):
         """
         if (counts := known_rows(data)) is None:
             return None
-        sets = self._by_set(data)
-        rest, rows = list(counts), []
-        for one, _ in sets:
-            rows.append(sum(rest[: len(one.parts)]))
-            rest = rest[len(one.parts) :]
+        rows = [sum(own) for _, own in by_set(self.sets, counts)]
         chances = probabilities(rows, self._mix.alpha).tolist()
-        sizes = [self._mix.rows_of(one.divisor or _texts(parts)) for one, parts in sets]
-        return [(one, chance, size) for (one, _), chance, size in zip(sets, chances, sizes, strict=True)]
+        sizes = [self._mix.rows_of(_divisor(one, parts)) for one, parts in by_set(self.sets, data)]
+        return [*zip(self.sets, chances, sizes, strict=True)]
 
     def _work(
         self, settings: EmbeddingSettings, data: Sequence[LocatedTraining]
@@ -233,7 +221,9 @@ class MixRecipe(EmbeddingRecipe):
         if shares is None or counts is None:
             return settings.max_steps, None
         step = self._mix.groups * sum(chance * size for _, chance, size in shares)
-        if settings.max_steps is None and any(_is_measured(one, parts) for one, parts in self._by_set(data)):
+        if settings.max_steps is None and any(
+            _is_measured(one, parts) for one, parts in by_set(self.sets, data)
+        ):
             return None, None
         steps = settings.max_steps or max(1, round(settings.epochs * sum(counts) / step))
         return steps, round(steps * step)
@@ -243,13 +233,13 @@ class MixRecipe(EmbeddingRecipe):
         shares = self._shares(data)
         if shares is None:
             return 0
-        texts = [_texts(parts) for _, parts in self._by_set(data)]
+        texts = [_texts(parts) for _, parts in by_set(self.sets, data)]
         drawn = [chance * size for _, chance, size in shares]
         each = sum(n * part for n, part in zip(texts, drawn, strict=True)) / sum(drawn)
         return round(rows * each)
 
     def _check_data(self, data: Sequence[LocatedTraining]) -> None:
-        for one, parts in self._by_set(data):
+        for one, parts in by_set(self.sets, data):
             for part in parts:
                 if part.data.score:
                     raise UsageError(
@@ -257,17 +247,11 @@ class MixRecipe(EmbeddingRecipe):
                         "together.",
                         hint="Give the pairs with a high score, in two columns.",
                     )
-            divisor = one.divisor or _texts(parts)
+            divisor = _divisor(one, parts)
             if not self._mix.rows_of(divisor):
-                raise UsageError(
-                    f"A group of {one.name} has {self._mix.batch_size} // {divisor} = 0 rows.",
-                    hint=f"Type --set batch_size={divisor} or more.",
-                )
-            if _is_measured(one, parts):
-                continue
-            rows, size = known_rows(parts), self._mix.rows_of(one.divisor or _texts(parts))
-            needed = size * self._mix.groups
-            if rows is not None and sum(rows) < needed:
+                raise self._mix.no_rows(one.name, divisor)
+            rows, needed = known_rows(parts), self._mix.rows_of(divisor) * self._mix.groups
+            if rows is not None and sum(rows) < needed and not _is_measured(one, parts):
                 raise DataError(
                     f"{one.name} has {sum(rows):,} rows, and a batch of it has {needed:,}.",
                     hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
@@ -289,6 +273,11 @@ def _named(text: str) -> tuple[str, str]:
 def _is_measured(one: MixSet, parts: Sequence[LocatedTraining]) -> bool:
     """Whether rows have to be read for the divisor of a set: they have lists of negatives."""
     return not one.divisor and any(path.several for part in parts for path in part.data.paths)
+
+
+def _divisor(one: MixSet, parts: Sequence[LocatedTraining]) -> int:
+    """The divisor of a set as far as a plan knows it."""
+    return one.divisor or _texts(parts)
 
 
 def _texts(parts: Sequence[LocatedTraining]) -> int:

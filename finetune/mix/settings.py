@@ -6,10 +6,11 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator
 
@@ -17,6 +18,8 @@ from finetune.embedding.settings import EmbeddingSettings
 from harness.data.training import TrainingData
 from harness.errors import UsageError, unknown
 from harness.types import SIDES
+
+Part = TypeVar("Part")
 
 Texts = tuple[tuple[str, str], ...]
 """Texts by name, sorted by name."""
@@ -165,6 +168,13 @@ class MixSettings(EmbeddingSettings):
         """The rows of a group of a set, 0 where its divisor is larger than the texts of a group."""
         return self.batch_size // divisor
 
+    def no_rows(self, name: str, divisor: int) -> UsageError:
+        """The error for a set of which a group has no row."""
+        return UsageError(
+            f"A group of {name} has {self.batch_size} // {divisor} = 0 rows.",
+            hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
+        )
+
     def check(self) -> None:
         """Refuse values that no training can have.
 
@@ -181,6 +191,12 @@ class MixSettings(EmbeddingSettings):
         )
         if twice := [name for name in self.sets if self.sets.count(name) > 1]:
             raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
+
+
+def by_set(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
+    """Each set with its part of what belongs to the parts of all sets, one after the other."""
+    ends = [*accumulate(len(one.parts) for one in sets)]
+    return [(one, data[end - len(one.parts) : end]) for one, end in zip(sets, ends, strict=True)]
 
 
 def choose_sets(known: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[MixSet, ...]:

@@ -19,7 +19,7 @@ from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import mix_loss
 from finetune.embedding.settings import info_nce
 from finetune.embedding.trainer import EmbeddingSetup, set_dropout, train
-from finetune.mix.settings import MixSet, MixSettings
+from finetune.mix.settings import MixSet, MixSettings, by_set
 from harness.data.text_rows import JoinedRows, TextRow, TextRows
 from harness.data.training import add_text_hashes, load_rows
 from harness.errors import HarnessError
@@ -90,10 +90,9 @@ class MixSetup(EmbeddingSetup):
 
     def rows(self, spec: TrainingSpec) -> MixRows:
         """The rows of all sets; those that have no query or no positive are left out, and a note says so."""
-        rest, found = list(spec.data), []
-        for one in self._sets:
-            parts = [load_rows(part, cache=spec.cache) for part in rest[: len(one.parts)]]
-            rest = rest[len(one.parts) :]
+        found = []
+        for one, located in by_set(self._sets, spec.data):
+            parts = [load_rows(part, cache=spec.cache) for part in located]
             rows: TextRows = JoinedRows(tuple(parts)) if len(parts) > 1 else parts[0]
             if rows.left_out:
                 spec.log.note(f"{rows.left_out:,} rows of {one.name} without a text are left out")
@@ -106,16 +105,14 @@ class MixSetup(EmbeddingSetup):
 
         Raises:
             HarnessError: A set has fewer rows than a batch of it, or fewer classes than a group.
+            UsageError: A group of a set has no rows.
         """
         settings, drawn = self._mix, []
         for one, rows in zip(self._sets, data.sets, strict=True):
             divisor = one.divisor or _texts_per_row(rows)
             size = settings.rows_of(divisor)
             if not size:
-                raise HarnessError(
-                    f"A group of {one.name} has {settings.batch_size} // {divisor} = 0 rows.",
-                    hint=f"Type --set batch_size={divisor} or more, or leave the set out: --set sets=…",
-                )
+                raise settings.no_rows(one.name, divisor)
             if len(rows) < size * settings.groups:
                 raise HarnessError(
                     f"{one.name} has {len(rows):,} rows, and a batch of it has {size * settings.groups:,}.",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -98,6 +97,30 @@ project = click.option(
     help="Name of the project of a code:FOLDER suite in its tasks (default: by its metadata).",
 )
 
+_BUDGET = "harness.budget"
+"""The place of a budget in the context of a command, until the changed settings are read."""
+
+
+def _keep_budget(context: click.Context, _option: click.Parameter, flops: float | None) -> None:
+    context.meta[_BUDGET] = flops
+
+
+def _with_budget(
+    context: click.Context, _option: click.Parameter, changes: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The changed settings with the budget among them.
+
+    Raises:
+        UsageError: There are two budgets.
+    """
+    flops = context.meta.get(_BUDGET)
+    if flops is None:
+        return changes
+    if any(one.partition("=")[0].strip() == "budget" for one in changes):
+        raise UsageError("--budget and --set budget=… both give a budget.", hint="Leave one of them out.")
+    return (*changes, f"budget={flops!r}")
+
+
 _OPTIONS = (
     recipe := click.option(
         "--recipe",
@@ -111,6 +134,7 @@ _OPTIONS = (
         "changes",
         multiple=True,
         metavar="SETTING=VALUE",
+        callback=_with_budget,
         help="A setting of the recipe (docs/training.md, docs/glue.md). Repeat for several.",
     ),
     budget := click.option(
@@ -118,6 +142,9 @@ _OPTIONS = (
         "flops",
         type=float,
         metavar="FLOPS",
+        is_eager=True,
+        expose_value=False,
+        callback=_keep_budget,
         help="The floating-point operations of a training, which choose its steps, as --set budget=FLOPS "
         "(docs/training.md).",
     ),
@@ -353,26 +380,8 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
     )
 
 
-def _with_budget(command: F) -> F:
-    """The command with a budget among the changed settings."""
-    if isinstance(command, click.Command):
-        if command.callback is not None:
-            command.callback = _with_budget(command.callback)
-        return command
-
-    @functools.wraps(command)
-    def called(*given: Any, flops: float | None, changes: tuple[str, ...], **named: Any) -> Any:
-        if flops is not None and any(one.partition("=")[0].strip() == "budget" for one in changes):
-            raise UsageError("--budget and --set budget=… both give a budget.", hint="Leave one of them out.")
-        more = () if flops is None else (f"budget={flops!r}",)
-        return command(*given, changes=(*changes, *more), **named)
-
-    return cast("F", called)
-
-
 def training(command: F) -> F:
     """Give a command every option of a training that an evaluation has as well."""
-    command = _with_budget(command)
     chosen = (recipe, changes, budget, train_data, seed, results, cache, data, offline, devices, threads)
     for option in reversed((*chosen, allow_extra)):
         command = option(command)
@@ -381,7 +390,6 @@ def training(command: F) -> F:
 
 def evaluation(command: F) -> F:
     """Give a command every option of an evaluation, in the order of `harness run`."""
-    command = _with_budget(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
