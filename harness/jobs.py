@@ -24,7 +24,7 @@ from harness import provenance
 from harness.context import EncodedTexts, Event, JobContext
 from harness.context_documents import ContextDocuments
 from harness.data.prepared import naming_full_disk, prepared
-from harness.data.training import count_trained, trained_texts
+from harness.data.training_rows import count_trained, trained_texts
 from harness.encoding import Encoding
 from harness.errors import DataError
 from harness.lineage import Lineage, read_document

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from harness.data.offline import forbid_network
-from harness.data.training import write_text_hashes
+from harness.data.training_rows import write_text_hashes
 from harness.errors import HarnessError
 from harness.training import STOP, STOPPED, TrainingSpec, read_spec
 

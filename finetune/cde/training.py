@@ -29,7 +29,8 @@ from finetune.embedding.settings import Loss
 from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, set_dropout, train
 from harness import files
 from harness.context import Event, JobContext, WorkerLimits
-from harness.data.training import LocatedTraining, load_training
+from harness.data.training import LocatedTraining
+from harness.data.training_rows import load_training
 from harness.encoder.model_settings import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage

@@ -21,7 +21,7 @@ from finetune.embedding.trainer import (
     open_backbone,
     text_rows,
 )
-from harness.data.training import load_scored
+from harness.data.training_rows import load_scored
 from harness.encoder.late_interaction import (
     TokenProjection,
     open_modules,

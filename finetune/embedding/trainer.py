@@ -28,7 +28,7 @@ from finetune.embedding.batches import BatchOrder, Order, text_numbers
 from finetune.embedding.checkpoints import Checkpoints
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from finetune.flops import ParameterCount
-from harness.data.training import load_training
+from harness.data.training_rows import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.model_settings import describe
 from harness.encoder.sentence_transformer import SentenceTransformer

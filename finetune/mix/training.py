@@ -21,7 +21,7 @@ from finetune.embedding.settings import info_nce
 from finetune.embedding.trainer import EmbeddingSetup, set_dropout, train
 from finetune.mix.settings import MixSet, MixSettings, by_set
 from harness.data.text_rows import JoinedRows, TextRow, TextRows
-from harness.data.training import add_text_hashes, load_rows
+from harness.data.training_rows import add_text_hashes, load_rows
 from harness.errors import HarnessError
 from harness.training import TrainingSpec
 

@@ -19,7 +19,8 @@ from harness.data.folder import Need, data_sets_in
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
 from harness.data.schema import Finding
-from harness.data.training import TrainingData, TrainingSize, own_training
+from harness.data.training import TrainingData, own_training
+from harness.data.training_rows import TrainingSize
 from harness.errors import DataError, UsageError, shortened
 from harness.terminal import console, print_table
 from harness.types import DataTable, SuiteOptions, Task

@@ -15,7 +15,8 @@ from typing import Any
 from harness.data.locate import DataSettings
 from harness.data.rows import BATCH, CORPUS, QUERIES, document_text, judgement_file
 from harness.data.tables import TableRow, absolute_path, read_qrels, readable, stream_rows
-from harness.data.training import LocatedTraining, judged_folder, load_training, own_training
+from harness.data.training import LocatedTraining, judged_folder, own_training
+from harness.data.training_rows import load_training
 from harness.errors import DataError, UsageError
 from harness.identity import canonical
 

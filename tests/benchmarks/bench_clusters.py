@@ -298,7 +298,8 @@ def _encoded(folders: list[str], model: str, rows: int | None, cache: Path) -> t
     from finetune.cde.settings import Guide
     from finetune.cde.training import GuideVectors
     from harness.data.locate import DataSettings
-    from harness.data.training import load_training, own_training
+    from harness.data.training import own_training
+    from harness.data.training_rows import load_training
     from harness.encoding import Encoding, Settings
     from harness.models import ModelOptions, subject
     from harness.training import TrainingSpec

@@ -25,7 +25,8 @@ import harness
 from finetune.recipes.simcse import NLI, STSB
 from harness import paths
 from harness.data.locate import DataSettings
-from harness.data.training import LocatedTraining, load_training, locate_training, own_training
+from harness.data.training import LocatedTraining, locate_training, own_training
+from harness.data.training_rows import load_training
 from harness.lineage import read_document
 
 PAIRS = 10_000

@@ -27,14 +27,8 @@ from finetune.embedding.trainer import train
 from finetune.recipes import colbert
 from harness import training
 from harness.data.locate import DataSettings
-from harness.data.training import (
-    LocatedTraining,
-    count_trained,
-    load_training,
-    own_training,
-    trained_texts,
-    write_text_hashes,
-)
+from harness.data.training import LocatedTraining, own_training
+from harness.data.training_rows import count_trained, load_training, trained_texts, write_text_hashes
 from harness.encoder.content import content_key
 from harness.encoder.late_interaction import TokenEncoder
 from harness.encoder.loading import load_any

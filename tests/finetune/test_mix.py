@@ -25,7 +25,8 @@ from finetune.mix.settings import MixSet, MixSettings
 from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
 from harness.arguments import with_settings
-from harness.data.training import LocatedTraining, TrainingData, count_trained, load_rows, trained_texts
+from harness.data.training import LocatedTraining, TrainingData
+from harness.data.training_rows import count_trained, load_rows, trained_texts
 from harness.encoder.model_settings import describe
 from harness.encoding import Settings
 from harness.errors import HarnessError, UsageError

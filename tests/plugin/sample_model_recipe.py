@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from harness.data.training import LocatedTraining, TrainingData, load_training
+from harness.data.training import LocatedTraining, TrainingData
+from harness.data.training_rows import load_training
 from harness.encoder.model_settings import Description, describe
 from harness.errors import DataError
 from harness.lineage import Lineage, ParentPart

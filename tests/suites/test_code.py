@@ -15,7 +15,8 @@ import pytest
 from fakes import artifact, encoding
 from harness.cli import invoke
 from harness.data.locate import DataSettings
-from harness.data.training import load_training, own_training
+from harness.data.training import own_training
+from harness.data.training_rows import load_training
 from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
 from harness.types import Suite, SuiteOptions

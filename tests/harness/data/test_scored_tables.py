@@ -17,15 +17,8 @@ from harness import files
 from harness.data import scored_tables
 from harness.data.locate import DataSettings
 from harness.data.mirror import needs
-from harness.data.training import (
-    LocatedTraining,
-    TrainingData,
-    TrainingSize,
-    load_scored,
-    load_training,
-    locate_training,
-    own_training,
-)
+from harness.data.training import LocatedTraining, TrainingData, locate_training, own_training
+from harness.data.training_rows import TrainingSize, load_scored, load_training
 from harness.errors import DataError, HarnessError
 
 Tables = dict[str, dict[str, list[Any]]]

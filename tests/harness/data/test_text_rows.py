@@ -17,14 +17,8 @@ from datasets import ClassLabel, Dataset, Features, Value
 
 from harness.data.locate import DataSettings
 from harness.data.text_rows import ColumnPath, ColumnRows, JoinedRows, TextRow, TextRows
-from harness.data.training import (
-    TrainingData,
-    TrainingSize,
-    load_rows,
-    load_training,
-    locate_training,
-    own_training,
-)
+from harness.data.training import TrainingData, locate_training, own_training
+from harness.data.training_rows import TrainingSize, load_rows, load_training
 from harness.errors import DataError
 
 Load = Callable[..., TextRows]

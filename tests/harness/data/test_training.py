@@ -20,15 +20,12 @@ import pytest
 
 from blocked import BLOCKER
 from harness.data.locate import DataMissing, DataSettings
-from harness.data.training import (
-    LocatedTraining,
-    TrainingData,
+from harness.data.training import LocatedTraining, TrainingData, locate_training, own_training
+from harness.data.training_rows import (
     TrainingSize,
     count_trained,
     load_rows,
     load_training,
-    locate_training,
-    own_training,
     trained_texts,
     write_text_hashes,
 )
