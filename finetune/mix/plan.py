@@ -9,7 +9,7 @@ from finetune.embedding.batches import probabilities
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
 from finetune.embedding.settings import EmbeddingSettings
-from finetune.mix.settings import MixSet, MixSettings, by_set, choose_sets
+from finetune.mix.settings import MixSet, MixSettings, by_set, choose_sets, unknown_set
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_settings import Description
 from harness.errors import DataError, UsageError, unknown
@@ -107,7 +107,7 @@ class MixRecipe(EmbeddingRecipe):
         known = [one.name for one in self._all]
         for name, _ in self._mix.instruction_file.training:
             if name not in known:
-                raise unknown("set of this mix", name, known, then="Give instructions for these.")
+                raise unknown_set(name, known)
         chosen = self._mix.sets
         if chosen and (lost := [one.name for one in self.own if one.name not in chosen]):
             raise UsageError(

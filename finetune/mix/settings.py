@@ -16,7 +16,7 @@ from pydantic import BeforeValidator
 
 from finetune.embedding.settings import EmbeddingSettings
 from harness.data.training import TrainingData
-from harness.errors import UsageError, unknown
+from harness.errors import UsageError, nearest
 from harness.types import SIDES
 
 Part = TypeVar("Part")
@@ -85,8 +85,12 @@ class _OwnInstructions:
             found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         except (OSError, ValueError) as error:
             raise UsageError(f"The instructions in {path} cannot be read: {error}.", hint=_FORM) from None
-        if not isinstance(found, dict) or found.keys() - {"training", "evaluation"}:
-            raise UsageError(f"{path} has other tables than training and evaluation.", hint=_FORM)
+        if not isinstance(found, dict):
+            raise UsageError(f"{path} has no tables training and evaluation.", hint=_FORM)
+        if strange := [*found.keys() - {"training", "evaluation"}]:
+            raise UsageError(
+                f"{path} has a table {strange[0]!r}; there are training and evaluation.", hint=_FORM
+            )
         return _OwnInstructions(
             training=_texts(found.get("training", {}), path, sided=False),
             evaluation=_texts(found.get("evaluation", {}), path, sided=True),
@@ -94,8 +98,8 @@ class _OwnInstructions:
 
 
 _FORM = (
-    'A file of instructions is e.g. [training] QQP = "Retrieve duplicates." [evaluation] STS12 = "Retrieve '
-    'similar text." and SciFact = {query = "…", document = "…"}.'
+    'As JSON e.g. {"training": {"QQP": "Find duplicates."}, "evaluation": {"STS": "Find similar text.", '
+    '"SciFact": {"query": "Find evidence.", "document": "Read the abstract."}}}; TOML has the same tables.'
 )
 
 
@@ -109,7 +113,8 @@ def _texts(found: Any, path: Path, *, sided: bool) -> Texts:
         elif sided and isinstance(value, dict) and value.keys() == set(SIDES):
             texts |= {f"{name}-{side}": value[side] for side in SIDES}
         else:
-            raise UsageError(f"{path}: the instruction of {name} is no text.", hint=_FORM)
+            also = f", nor one of {' and one of '.join(SIDES)}" if sided else ""
+            raise UsageError(f"{path}: the instruction of {name} is no text{also}.", hint=_FORM)
     if wrong := [name for name, text in texts.items() if not isinstance(text, str)]:
         raise UsageError(f"{path}: the instruction of {wrong[0]} is no text.", hint=_FORM)
     return tuple(sorted(texts.items()))
@@ -193,6 +198,13 @@ class MixSettings(EmbeddingSettings):
             raise UsageError(f"sets names {twice[0]} twice.", hint="Name each set once.")
 
 
+def unknown_set(name: str, known: Sequence[str]) -> UsageError:
+    """The error for a name of no set, with the nearest names and with all of them."""
+    close = nearest(name, known)
+    near = f"Did you mean {' or '.join(close)}? " if close else ""
+    return UsageError(f"No set of this mix is called {name!r}.", hint=f"{near}There is: {', '.join(known)}.")
+
+
 def by_set(sets: Sequence[MixSet], data: Sequence[Part]) -> list[tuple[MixSet, Sequence[Part]]]:
     """Each set with its part of what belongs to the parts of all sets, one after the other."""
     ends = [*accumulate(len(one.parts) for one in sets)]
@@ -207,5 +219,5 @@ def choose_sets(known: Mapping[str, MixSet], names: tuple[str, ...]) -> tuple[Mi
     """
     for name in names:
         if name not in known:
-            raise unknown("set of this mix", name, [*known], then="Choose among these: --set sets=…")
+            raise unknown_set(name, [*known])
     return tuple(one for name, one in known.items() if not names or name in names)
