@@ -47,7 +47,7 @@ lock: ## make requirements/*.txt from pyproject.toml (needs uv)
 	    --output-file $$out; \
 	}; \
 	lock demo pyproject.toml --extra demo && \
-	lock dev pyproject.toml --extra demo --extra dev --constraints requirements/demo.txt && \
+	lock dev pyproject.toml --extra demo --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
 	lock site --group site --constraints requirements/demo.txt
 
 snapshot: $(VENV)/.demo ## make the snapshot of mteb's task metadata
