@@ -101,8 +101,9 @@ class JobContext:
         cache: The cache folder.
         emit: Called with events for the driver, the only one that writes to disk.
         limits: The threads and tokens that its jobs may use.
-        inputs: The outputs of the jobs that the present job needs, by key; set before each job.
-        devices: The devices that the present job may use; set before each job.
+        inputs: The outputs of the jobs that the present job needs, by key.
+        devices: The devices that the present job may use.
+        halvings: How often its batches were halved for lack of memory.
     """
 
     def __init__(
@@ -119,9 +120,28 @@ class JobContext:
         self.limits = limits
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self.devices: tuple[str, ...] = (device,)
+        self.halvings = 0
         self._loaded: tuple[tuple[str, Encoding], Encoder | TokenEncoder] | None = None
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._spaces: dict[tuple[str, ...], Space] = {}
+
+    def begin(
+        self, inputs: Mapping[str, Mapping[str, bytes]], devices: tuple[str, ...], *, halvings: int = 0
+    ) -> None:
+        """Begin a job with the outputs of earlier ones, on these devices."""
+        if halvings != self.halvings:
+            self.forget()  # the loaded model has batches of another size
+        self.inputs, self.devices, self.halvings = inputs, devices, halvings
+
+    def fewer(self, count: int) -> int:
+        """A number of rows or tokens that are computed at once, halved as often as memory did not suffice.
+
+        >>> context = JobContext(device="cpu", cache=Path(), emit=print, limits=WorkerLimits())
+        >>> context.begin({}, ("cpu",), halvings=2)
+        >>> context.fewer(16), context.fewer(3)
+        (4, 1)
+        """
+        return max(1, count >> self.halvings)
 
     def engine(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
         """The loaded model; a single model stays loaded at a time."""
@@ -161,7 +181,10 @@ class JobContext:
         from harness.encoder.loading import load_any
 
         self.set_threads()
-        return load_any(artifact, encoding, device=self.device, batch_tokens=self.limits.batch_tokens)
+        batch_tokens = self.limits.batch_tokens
+        if self.halvings:
+            batch_tokens = self.fewer(batch_tokens or (2**11 if self.device == "cpu" else 2**16))
+        return load_any(artifact, encoding, device=self.device, batch_tokens=batch_tokens)
 
     def set_threads(self) -> None:
         """Set torch's number of threads to the requested one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from harness.encoder.model_settings import vector_size
 from harness.encoding import Encoding, Ranking, Settings
 from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
+from harness.executors.executor import Executor, Failure, Listener
+from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.jobs import Job
 from harness.model_store import ModelStore
 from harness.plaid import index_bytes, require_library, sample_size
@@ -28,7 +31,6 @@ from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
 from harness.training_jobs import Train
 from harness.types import Artifact
-from harness.workers import Failure, Subprocess, end_repetition
 
 
 def run(
@@ -298,20 +300,24 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
             asked=request.workers,
             threads=request.threads,
         )
+    limits = WorkerLimits(
+        threads=places.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
+    )
     return Driver(
         _with_devices(plan, places.devices),
         store=prepared.store,
         cache=prepared.cache,
-        devices=places.devices,
+        open_executor=functools.partial(_open_local, places.devices, prepared.cache, limits),
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
-        limits=WorkerLimits(
-            threads=places.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
-        ),
         budget=request.budget,
         drop_vectors=request.drop_vectors,
     )
+
+
+def _open_local(devices: Sequence[str], cache: Path, limits: WorkerLimits, listener: Listener) -> Executor:
+    return LocalExecutor(devices, cache=cache, listener=listener, limits=limits)
 
 
 def _weight_bytes(one: ConfiguredModel) -> int:
@@ -340,7 +346,7 @@ def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Jo
     backbone = spec.backbone
     while not backbone.folder.is_dir() and backbone.key in starts:
         backbone = starts[backbone.key]
-    return replace(job, devices=spec.recipe.devices(most, backbone))
+    return replace(job, resources=replace(job.resources, devices=spec.recipe.devices(most, backbone)))
 
 
 SHARE = 0.9

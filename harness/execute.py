@@ -1,9 +1,11 @@
-"""The driver: it assigns jobs to workers, writes their outputs, and shares work with other processes."""
+"""The driver: it hands jobs to an executor, writes their outputs, and shares work with other drivers."""
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -11,6 +13,8 @@ from typing import Literal
 from harness import files
 from harness.context import Event, WorkerLimits
 from harness.errors import DivergenceError, StoreError
+from harness.executors.executor import Cause, Executor, Failure, Finished, Listener, OpenExecutor
+from harness.executors.local import LocalExecutor
 from harness.files import Leases
 from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.model_store import ModelStore
@@ -18,12 +22,75 @@ from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
 from harness.store import Store
 from harness.training_jobs import Choose
-from harness.workers import Failure, Finished, Worker, open_workers
 
 State = Literal["waiting", "running", "done", "failed", "skipped"]
 
+_OPEN = ("waiting", "running")
+
 PATIENCE = 0.5
-"""Seconds between two checks of work that another process has claimed."""
+"""Seconds between two checks of work that another driver has claimed."""
+
+CHECKS = 100
+"""The claims of other drivers that are looked at each time."""
+
+RETRIES: Mapping[Cause, int] = {"job": 0, "memory": 2, "node": 8}
+"""How often a job is tried again, by the cause of its failure."""
+
+
+class _Queue:
+    """The jobs of a plan that can begin, in the order of their priority and of the plan, by lanes.
+
+    A job can begin when those whose output it reads are done.
+    """
+
+    def __init__(self, jobs: Iterable[Job], done: frozenset[str], lane: Callable[[Job], str]) -> None:
+        self._lane = lane
+        self._jobs = {job.key: job for job in jobs}
+        self._places = {key: place for place, key in enumerate(self._jobs)}
+        self._lanes: dict[str, list[tuple[int, int, str]]] = {}
+        self._missing = {
+            key: {name for name in job.inputs if name not in done} for key, job in self._jobs.items()
+        }
+        self.dependants: dict[str, list[str]] = {}
+        for job in self._jobs.values():
+            for name in job.inputs:
+                self.dependants.setdefault(name, []).append(job.key)
+        for key, job in self._jobs.items():
+            if key not in done and not self._missing[key]:
+                self.push(job)
+
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes that have jobs."""
+        return [name for name, heap in self._lanes.items() if heap]
+
+    def push(self, job: Job) -> None:
+        """Take a job that can begin."""
+        place = (-job.priority, self._places[job.key], job.key)
+        heapq.heappush(self._lanes.setdefault(self._lane(job), []), place)
+
+    def first(self, lane: str) -> Job | None:
+        """The next job of a lane, which stays."""
+        heap = self._lanes.get(lane)
+        return self._jobs[heap[0][2]] if heap else None
+
+    def pop(self, lane: str) -> None:
+        """Remove the next job of a lane."""
+        heapq.heappop(self._lanes[lane])
+
+    def replace(self, job: Job) -> None:
+        """Take a job that can begin in place of the one with its key."""
+        self._jobs[job.key] = job
+        self.push(job)
+
+    def end(self, key: str) -> None:
+        """Note that a job is done; those that waited for it alone can begin."""
+        for name in self.dependants.get(key, ()):
+            missing = self._missing[name]
+            if key in missing:
+                missing.discard(key)
+                if not missing:
+                    self.push(self._jobs[name])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +129,10 @@ class Driver:
         *,
         store: Store,
         cache: Path,
-        devices: tuple[str, ...] = ("cpu",),
+        open_executor: OpenExecutor | None = None,
         listeners: Listeners | None = None,
         fail_fast: bool = False,
         again: bool = False,
-        limits: WorkerLimits | None = None,
         budget: float | None = None,
         drop_vectors: bool = False,
     ) -> None:
@@ -78,17 +144,25 @@ class Driver:
         self._store, self._cache, self._again = store, cache, again
         self._listeners = listeners or Listeners()
         self._fail_fast, self._drop = fail_fast, drop_vectors
-        self._devices, self._limits = devices, limits or WorkerLimits()
+        self._open = open_executor or self._open_local
         self._failures: dict[str, Failure] = {}
-        self._held: dict[str, tuple[str, ...]] = {}
+        self._tries: dict[tuple[str, Cause], int] = {}
         self._budget = budget
         self._leases = Leases(store.leases)
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
         self._state: dict[str, State] = {
             key: "done" if key in plan.known else "waiting" for key in self._jobs
         }
+        self._unsettled = sum(state == "waiting" for state in self._state.values())
+        self._running: set[str] = set()
+        self._blocked: deque[Job] = deque()
+        self._next_look = 0.0
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
+        self._readers = Counter(name for job in plan.jobs for name in job.inputs)
+        self._of_claim: dict[str, list[str]] = {}
+        for job in plan.jobs:
+            self._of_claim.setdefault(job.claim or job.key, []).append(job.key)
         self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
         self._scores = {**{trial.key: trial for trial in plan.trials}, **self._cells}
 
@@ -121,68 +195,82 @@ class Driver:
         self._work()
         return self._failures
 
+    def _open_local(self, listener: Listener) -> Executor:
+        return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
+
     def _work(self) -> None:
         self._store.prepare()
         ModelStore(self._store.root).sweep()
         for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
-        workers = open_workers(self._devices, cache=self._cache, listener=self._hear, limits=self._limits)
+        executor = self._open(self._hear)
         try:
-            while self._unsettled() and not self._stopped():
+            done = frozenset(key for key, state in self._state.items() if state == "done")
+            self._queue = _Queue(self._jobs.values(), done, executor.lane)
+            while self._unsettled and not self._stopped():
                 late = ends is not None and time.monotonic() >= ends
-                free = [worker for worker in workers if worker.free]
-                started = [not late and self._start_next(worker, workers) for worker in free]
-                ended = [self._poll(worker) for worker in workers if not worker.free]
-                if late and not ended:
+                if late and not self._running:
                     break
-                if not any(started) and not ended:
+                started = 0 if late else self._start(executor)
+                ended = executor.poll(0.0 if started else PATIENCE) if self._running else ()
+                for finished in ended:
+                    self._end(finished)
+                if not started and not self._running and not ended:
                     time.sleep(PATIENCE)
         finally:
-            for worker in workers:
-                worker.close()
+            executor.close()
             self._leases.close()
-
-    def _unsettled(self) -> bool:
-        return any(state in ("waiting", "running") for state in self._state.values())
 
     def _stopped(self) -> bool:
         return self._fail_fast and bool(self._failures)
 
-    def _start_next(self, worker: Worker, workers: Sequence[Worker]) -> bool:
-        if any(worker.device in devices for devices in self._held.values()):
-            return False
-        for job in self._jobs.values():
-            if self._state[job.key] != "waiting" or not self._ready(job):
+    def _start(self, executor: Executor) -> int:
+        """Start the jobs that can begin and have room; gives their number."""
+        self._look_again()
+        return sum(1 for lane in self._queue.lanes for _ in self._start_lane(executor, lane))
+
+    def _start_lane(self, executor: Executor, lane: str) -> Iterator[Job]:
+        while (job := self._queue.first(lane)) and executor.has_room(job):
+            self._queue.pop(lane)
+            if self._state[job.key] != "waiting":  # another driver has done it meanwhile
                 continue
             if job.claim and not self._take(job.claim):
+                if self._state[job.key] == "waiting":
+                    self._blocked.append(job)
                 continue
-            devices = self._devices_for(job, worker, workers)
-            if not devices:
-                return False  # the job waits for devices, and nothing else may take them meanwhile
-            self._state[job.key] = "running"
-            if job.devices:
-                self._held[job.key] = devices
-                for other in workers:
-                    if other.device in devices and other is not worker:
-                        other.forget()
-            worker.start(job, {key: self._output(key) for key in job.inputs}, devices)
-            return True
-        return False
+            self._set(job.key, "running")
+            executor.submit(job, {key: self._output(key) for key in job.inputs})
+            yield job
 
-    def _devices_for(self, job: Job, worker: Worker, workers: Sequence[Worker]) -> tuple[str, ...]:
-        """The devices for a job: the worker's, or as many idle ones as it needs; none if too few are."""
-        if not job.devices:
-            return (worker.device,)
-        busy = {other.device for other in workers if not other.free}
-        idle = [device for device in dict.fromkeys(self._devices) if device not in busy]
-        if worker.device not in idle or len(idle) < job.devices:
-            return ()
-        others = [device for device in idle if device != worker.device]
-        return (worker.device, *others[: job.devices - 1])
+    def _look_again(self) -> None:
+        """Try the claims of other drivers again, some at a time."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + PATIENCE
+        for _ in range(min(CHECKS, len(self._blocked))):
+            job = self._blocked.popleft()
+            if self._state[job.key] == "waiting":
+                self._queue.push(job)
 
-    def _ready(self, job: Job) -> bool:
-        return all(self._state[key] == "done" for key in job.inputs)
+    def _set(self, key: str, state: State) -> None:
+        """Give a job another state."""
+        before, self._state[key] = self._state[key], state
+        self._running.discard(key)
+        if state == "running":
+            self._running.add(key)
+        if state == "done":
+            self._queue.end(key)
+        if before in _OPEN and state not in _OPEN:
+            self._unsettled -= 1
+            self._drop_inputs(key)
+
+    def _drop_inputs(self, key: str) -> None:
+        """Forget the outputs that only this job still needed."""
+        for name in self._jobs[key].inputs:
+            self._readers[name] -= 1
+            if not self._readers[name]:
+                self._outputs.pop(name, None)
 
     def _output(self, key: str) -> Mapping[str, bytes]:
         """The output of a job: from this run, or from its record in the store."""
@@ -228,9 +316,8 @@ class Driver:
         record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
         if record is None or self._has_other_weights(claim, record):
             return False
-        for job in self._jobs.values():
-            if job.claim == claim:
-                self._state[job.key] = "done"
+        for key in self._of_claim[claim]:
+            self._set(key, "done")
         if claim in self._cells:
             cell = self._cells[claim]
             self._settle(Result(cell=cell, how="cached" if cell.former else "shared", record=record))
@@ -238,24 +325,36 @@ class Driver:
             self._listeners.trained(self._jobs[claim], record)
         return True
 
-    def _poll(self, worker: Worker) -> bool:
-        finished = worker.poll(0.05)
-        if finished is None:
-            return False
-        job = self._jobs[finished.key]
-        self._held.pop(job.key, None)
-        if finished.failure is not None and job.member and finished.failure.kind == DivergenceError.__name__:
-            self._leave_out(job, finished.failure)
-        elif finished.failure is not None:
-            self._fail(job, finished.failure)
-        else:
+    def _end(self, finished: Finished) -> None:
+        job, failure = self._jobs[finished.key], finished.failure
+        if failure is None:
             self._keep(job, finished)
+        elif self._is_tried_again(job, failure):
+            return
+        elif job.member and failure.kind == DivergenceError.__name__:
+            self._leave_out(job, failure)
+        else:
+            self._fail(job, failure)
+
+    def _is_tried_again(self, job: Job, failure: Failure) -> bool:
+        """Try a job again that has not failed by its own fault; whether it is."""
+        tries = self._tries.get((job.key, failure.cause), 0)
+        if tries >= RETRIES[failure.cause]:
+            return False
+        self._tries[job.key, failure.cause] = tries + 1
+        if failure.cause == "memory":
+            job = self._jobs[job.key] = replace(job, halvings=job.halvings + 1)
+        how = "with batches of half the size" if failure.cause == "memory" else "on another machine"
+        self._listeners.event(job, Event(kind="note", text=f"{failure.message} It is tried again {how}."))
+        self._set(job.key, "waiting")
+        self._queue.replace(job)
         return True
 
     def _keep(self, job: Job, finished: Finished) -> None:
-        self._state[job.key] = "done"
         if job.place is None:
             self._outputs[job.key] = finished.output
+        self._set(job.key, "done")
+        if job.place is None:
             if job.claim == job.key:
                 self._give_back(job)
             return
@@ -286,10 +385,10 @@ class Driver:
                 message=f"{job.label}: {failure.message}",
                 hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
             )
-        self._state[job.key] = "failed"
+        self._set(job.key, "failed")
         self._failures[job.key] = failure
         for key in self._dependants(job.key):
-            self._state[key] = "skipped"
+            self._set(key, "skipped")
             if key in self._cells:
                 self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
         if job.key in self._cells:
@@ -301,7 +400,8 @@ class Driver:
         self._listeners.event(job, Event(kind="failed", text=failure.message))
         members = [key for key in self._dependants(job.key) if self._jobs[key].member]
         for key in (job.key, *members):
-            self._state[key], self._outputs[key] = "done", {}
+            self._outputs[key] = {}
+            self._set(key, "done")
         self._give_back(job)
 
     def _makes_model(self, job: Job) -> bool:
@@ -315,11 +415,14 @@ class Driver:
         self._settle(Result(cell=cell, how="failed", record=record, failure=failure))
 
     def _dependants(self, key: str) -> list[str]:
-        found: list[str] = []
-        for job in self._jobs.values():
-            if self._state[job.key] == "waiting" and any(k == key or k in found for k in job.inputs):
-                found.append(job.key)
-        return found
+        """The jobs that wait for a job, directly or not."""
+        found: dict[str, None] = {}
+        left = [key]
+        while left:
+            waiting = [k for k in self._queue.dependants.get(left.pop(), ()) if self._state[k] == "waiting"]
+            left += [name for name in waiting if name not in found]
+            found |= dict.fromkeys(waiting)
+        return [*found]
 
     def _give_back(self, job: Job) -> None:
         if job.claim in self._claimed:

@@ -65,13 +65,29 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a job takes while it runs, which is never part of a key.
+
+    Attributes:
+        devices: The devices that it has to itself; 0 for one that it shares with others.
+        memory: The bytes of main memory; None where they are not known.
+        needs_device: Whether it works on a device, or is over in a moment without one.
+    """
+
+    devices: int = 0
+    memory: int | None = None
+    needs_device: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """One unit of work in a plan.
 
     `inputs` are the keys of the jobs whose output it reads. `claim` is the key by which processes share work:
     jobs of one claim run in one process. A job with a `place` makes the record of its own key; if that record
-    exists, the job is done. A job runs beside others on a device; one with `devices` has that many to itself.
-    A `member` is the value of a sweep for which the job works, and its model is one of several.
+    exists, the job is done. `resources` are what it takes while it runs; of two jobs that are ready the one
+    with the higher `priority` begins first. Its batches were halved `halvings` times for lack of memory. A
+    `member` is the value of a sweep for which the job works, and its model is one of several.
     """
 
     key: str
@@ -81,8 +97,16 @@ class Job:
     inputs: tuple[str, ...] = ()
     claim: str | None = None
     place: Place | None = None
-    devices: int = 0
+    resources: Resources = Resources()
+    priority: int = 0
+    halvings: int = 0
     member: str = ""
+
+    @property
+    def model(self) -> str:
+        """The key of the model that it works with; empty where there is none."""
+        artifact = getattr(self.work, "artifact", None)
+        return artifact.key if isinstance(artifact, Artifact) else ""
 
 
 def with_weights(artifact: Artifact) -> Artifact:

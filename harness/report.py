@@ -11,6 +11,7 @@ from harness.catalog import join_single_tasks
 from harness.data.locate import DataMissing, human_size
 from harness.errors import shortened
 from harness.execute import Result
+from harness.executors.executor import Failure
 from harness.jobs import lineage_of
 from harness.lineage import Lineage
 from harness.plan import ConfiguredModel
@@ -41,7 +42,6 @@ from harness.suite_report import (
 from harness.terminal import print_table
 from harness.trained_report import print_trained_result, trained_result_json
 from harness.types import Column, Convention, Suite, Task
-from harness.workers import Failure
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from harness.encoder.model_settings import resolve_encoding
 from harness.encoding import Encoding, Settings
 from harness.errors import DataError, HarnessError, UsageError, shortened
 from harness.identity import canonical
-from harness.jobs import Job
+from harness.jobs import Job, Resources
 from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
 from harness.models import ModelOptions, subject
@@ -358,7 +358,7 @@ def _job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: P
         kind="train",
         label=artifact.name,
         claim=artifact.key,
-        devices=1,
+        resources=Resources(devices=1),
         work=Train(
             spec=spec,
             artifact=artifact,

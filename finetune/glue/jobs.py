@@ -355,6 +355,7 @@ class Finetune:
             trial,
             lambda trained, step: Evaluation.of(trained, rows.dev, metrics, step, autocast=autocast),
             tell=tell,
+            micro_batch=context.fewer(trial.batch_size) if context.halvings else None,
         )
 
     def _model(

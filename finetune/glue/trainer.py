@@ -181,6 +181,7 @@ def train(
     evaluate: Callable[[nn.Module, int], Evaluation],
     *,
     tell: Callable[[int, int], None] = lambda _step, _steps: None,
+    micro_batch: int | None = None,
 ) -> Progress:
     """Carry out a run.
 
@@ -190,6 +191,7 @@ def train(
         trial: All settings; its seed must have been set before the model's head was drawn.
         evaluate: Scores the model after a number of steps.
         tell: Called after every step with the steps done and the steps in all.
+        micro_batch: Rows computed at once, where a whole batch did not fit into memory.
     """
     steps = trial.steps(len(rows))
     optimizer, factor = _optimizer_of(model, trial), _factor_of(trial.training, steps)
@@ -197,7 +199,7 @@ def train(
     autocast = autocast_of(rows.labels.device, trial)
     scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
     scaler = GradScaler(rows.labels.device.type, enabled=scaled)
-    progress = Progress()
+    progress = Progress(micro_batch=micro_batch)
     model.train()
     for step, chosen in enumerate(_order_of(len(rows), trial)):
         for group in optimizer.param_groups:

@@ -14,8 +14,8 @@ import pytest
 import tiny
 from harness import evaluation as module
 from harness.evaluation import _plan_workers
+from harness.executors.executor import Failure, Finished
 from harness.jobs import Job
-from harness.workers import Failure, Finished
 
 
 class FakeRecipe:

@@ -23,6 +23,8 @@ from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Driver, Listeners, Result
+from harness.executors.executor import Finished
+from harness.executors.local import Subprocess
 from harness.files import Leases
 from harness.jobs import Job, _Known
 from harness.plan import ConfiguredModel, Plan
@@ -31,7 +33,6 @@ from harness.request import PreparedRun, Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
 from harness.vectors import Space
-from harness.workers import Finished, Subprocess
 
 Encoders = dict[str, FakeEncoder]
 

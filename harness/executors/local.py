@@ -1,4 +1,4 @@
-"""The workers that run jobs: in this process, or in one process for each device, with the same interface."""
+"""The executor of one machine: jobs run in this process, or in one process for each device."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import multiprocessing as mp
 import os
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Protocol
 
 from harness.context import Event, JobContext, WorkerLimits
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Node, run_job
 from harness.jobs import Job
 from harness.training import PATIENCE
 
@@ -33,45 +35,16 @@ UNGUARDED = 113
 LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
 
-Inputs = Mapping[str, Mapping[str, bytes]]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """The reason why a job failed, in a form that can be sent between processes.
-
-    `fault` is an error that the user can act on: a full disk stops the run, a bad row fails one task.
-    """
-
-    kind: str
-    message: str
-    hint: str | None = None
-    traceback: str = ""
-    fault: HarnessError | None = None
-
-    @staticmethod
-    def of(problem: HarnessError) -> Failure:
-        """An error found while planning, as the failure of a job."""
-        return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    """The end of a job: its output, or its failure."""
-
-    key: str
-    output: Mapping[str, bytes] = field(default_factory=dict)
-    failure: Failure | None = None
-
-
-Listener = Callable[[str, Event], None]
-"""A callback with a job's key and an event."""
-
-
-class Worker(Protocol):
-    """A worker, which runs one job at a time."""
+class _Worker(Protocol):
+    """A worker, which runs one job at a time on a device."""
 
     device: str
+
+    @property
+    def waits_on(self) -> Connection | None:
+        """The connection on which news of the running job come; None where it is over at once."""
+        ...
 
     @property
     def free(self) -> bool:
@@ -90,28 +63,13 @@ class Worker(Protocol):
         """Pass on the events of the running job; returns its end, if it came within `seconds`."""
         ...
 
+    def restart(self) -> None:
+        """Stop the running job, and be free."""
+        ...
+
     def close(self) -> None:
         """Stop, even if a job is running."""
         ...
-
-
-def _run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
-    """Run a job to its end; an error becomes a Failure."""
-    context.inputs, context.devices = inputs, devices
-    try:
-        return Finished(key=job.key, output=job.work.run(context))
-    except HarnessError as error:
-        failure = Failure(
-            kind=type(error).__name__,
-            message=error.message,
-            hint=error.hint,
-            traceback=traceback.format_exc(),
-            fault=error,
-        )
-    except Exception as error:
-        name = type(error).__name__
-        failure = Failure(kind=name, message=str(error) or name, traceback=traceback.format_exc())
-    return Finished(key=job.key, failure=failure)
 
 
 class _InProcess:
@@ -132,13 +90,17 @@ class _InProcess:
         self._context = JobContext(device=device, cache=cache, emit=self._tell, limits=limits)
 
     @property
+    def waits_on(self) -> None:
+        """Nothing: a job is over when `start` returns."""
+
+    @property
     def free(self) -> bool:
-        """Whether the last result was fetched: a job is over when `start` returns."""
+        """Whether the last result was fetched."""
         return self._finished is None
 
     def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
         self._current = job.key
-        self._finished = _run_job(job, inputs, devices, self._context)
+        self._finished = run_job(job, inputs, devices, self._context)
 
     def forget(self) -> None:
         self._context.forget()
@@ -146,6 +108,9 @@ class _InProcess:
     def poll(self, seconds: float) -> Finished | None:
         finished, self._finished = self._finished, None
         return finished
+
+    def restart(self) -> None:
+        self._finished = None
 
     def close(self) -> None:
         """Do nothing, since no job is left running."""
@@ -155,7 +120,7 @@ class _InProcess:
 
 
 class Subprocess:
-    """A worker in a process of its own, bound to one device."""
+    """A worker in a process of its own, bound to one device, which imports `libraries` when it starts."""
 
     def __init__(
         self,
@@ -164,13 +129,19 @@ class Subprocess:
         cache: Path,
         listener: Listener,
         limits: WorkerLimits,
+        libraries: Sequence[str] = LIBRARIES,
     ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
-        self._settings = (device, cache, limits)
+        self._settings = (device, cache, limits, tuple(libraries))
         self._patience = 5.0
         self._spawn()
+
+    @property
+    def waits_on(self) -> Connection:
+        """The pipe to the process."""
+        return self._line
 
     @property
     def free(self) -> bool:
@@ -205,6 +176,12 @@ class Subprocess:
             return self._died()
         return None
 
+    def restart(self) -> None:
+        """End the process, and start another."""
+        self.close()
+        self._current = ""
+        self._spawn()
+
     def close(self) -> None:
         """End the process."""
         self._line.close()  # an idle process then ends by itself
@@ -221,7 +198,8 @@ class Subprocess:
         guess = " (out of memory?)" if code == -signal.SIGKILL else ""
         message = f"The process for {self.device} ended with code {code}{guess}."
         self._spawn()
-        return Finished(key=key, failure=Failure(kind="WorkerDied", message=message))
+        cause: Cause = "memory" if guess else "job"
+        return Finished(key=key, failure=Failure(kind="WorkerDied", message=message, cause=cause))
 
     def _exit_code(self) -> int | None:
         self._process.join()
@@ -263,24 +241,15 @@ def end_repetition() -> None:
         os._exit(UNGUARDED)  # silently: whatever the script has written is written twice
 
 
-def open_workers(
-    devices: Sequence[str],
-    *,
-    cache: Path,
-    listener: Listener,
-    limits: WorkerLimits,
-) -> list[Worker]:
-    """A worker for each device; a single device has its worker in this process."""
-    kind = _InProcess if len(devices) == 1 else Subprocess
-    return [kind(device=d, cache=cache, listener=listener, limits=limits) for d in devices]
-
-
-def _serve(device: str, cache: Path, limits: WorkerLimits, line: Connection) -> None:
+def _serve(
+    device: str, cache: Path, limits: WorkerLimits, libraries: Sequence[str], line: Connection
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit()
     )  # so that what it shares with the driver is cleaned up
-    for library in LIBRARIES:
+    _end_with_parent()
+    for library in libraries:
         importlib.import_module(library)
     context = JobContext(device=device, cache=cache, emit=line.send, limits=limits)
     while True:
@@ -292,4 +261,106 @@ def _serve(device: str, cache: Path, limits: WorkerLimits, line: Connection) -> 
             context.forget()
             continue
         job, inputs, devices = message
-        line.send(_run_job(job, inputs, devices, context))
+        line.send(run_job(job, inputs, devices, context))
+
+
+def _end_with_parent() -> None:
+    """End when the process that started this one is gone, in the middle of a job as well.
+
+    A training is asked to stop first, so that it writes a checkpoint.
+    """
+    parent = mp.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(LAST_CHECKPOINT)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+class LocalExecutor:
+    """Workers of this machine: a single one runs in this process, several in one process each.
+
+    Attributes:
+        name: The devices, for the user.
+    """
+
+    def __init__(
+        self, devices: Sequence[str], *, cache: Path, listener: Listener, limits: WorkerLimits
+    ) -> None:
+        kind = _InProcess if len(devices) == 1 else Subprocess
+        self.name = f"local: {','.join(dict.fromkeys(devices))}"
+        self._devices = tuple(dict.fromkeys(devices))
+        self._workers: list[_Worker] = [
+            kind(device=device, cache=cache, listener=listener, limits=limits) for device in devices
+        ]
+        self._running: dict[str, _Worker] = {}
+        self._held: dict[str, tuple[str, ...]] = {}
+
+    def lane(self, job: Job) -> str:
+        """One lane: while a job waits for devices, no other takes them."""
+        return ""
+
+    def has_room(self, job: Job) -> bool:
+        """Whether a worker is free, and as many devices as the job needs for itself are idle."""
+        return self._choice(job) is not None
+
+    def submit(self, job: Job, inputs: Inputs) -> str:
+        """Begin a job on a free worker; a single worker has run it when this returns."""
+        choice = self._choice(job)
+        assert choice is not None
+        worker, devices = choice
+        self._running[job.key] = worker
+        if job.resources.devices:
+            self._held[job.key] = devices
+            for other in self._workers:
+                if other.device in devices and other is not worker:
+                    other.forget()
+        worker.start(job, inputs, devices)
+        return worker.device
+
+    def poll(self, seconds: float) -> list[Finished]:
+        """Pass on events; gives the jobs that ended, after `seconds` at the latest."""
+        lines = [worker.waits_on for worker in self._running.values()]
+        waited = [line for line in lines if line is not None]
+        if len(waited) == len(lines) and waited:
+            connection.wait(waited, seconds)
+        ended = [finished for worker in [*self._running.values()] if (finished := worker.poll(0))]
+        for finished in ended:
+            self._held.pop(finished.key, None)
+            del self._running[finished.key]
+        return ended
+
+    def cancel(self, key: str) -> None:
+        """End the process of a job, and begin another in its place."""
+        worker = self._running.pop(key)
+        self._held.pop(key, None)
+        worker.restart()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """None: the machine is this one."""
+        return ()
+
+    def close(self) -> None:
+        """Stop every worker, even if jobs are running."""
+        for worker in self._workers:
+            worker.close()
+
+    def _choice(self, job: Job) -> tuple[_Worker, tuple[str, ...]] | None:
+        """The worker and the devices for a job; None while there are too few."""
+        held = {device for devices in self._held.values() for device in devices}
+        free = [worker for worker in self._workers if worker.free and worker.device not in held]
+        if not free:
+            return None
+        worker, needed = free[0], job.resources.devices
+        if not needed:
+            return worker, (worker.device,)
+        busy = {other.device for other in self._workers if not other.free} | held
+        idle = [device for device in self._devices if device not in busy]
+        if worker.device not in idle or len(idle) < needed:
+            return None
+        others = [device for device in idle if device != worker.device]
+        return worker, (worker.device, *others[: needed - 1])

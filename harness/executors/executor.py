@@ -1,0 +1,142 @@
+"""The interface of executors, and the forms in which jobs end: what the driver knows of any of them.
+
+An executor runs jobs and writes no record. The handle of a submitted job is its key, so that a driver which
+comes back finds by it what still runs. Jobs that take the same room are of one lane: where the first of them
+has to wait, so have the others.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from harness.context import Event, JobContext
+from harness.errors import HarnessError
+from harness.jobs import Job
+
+Inputs = Mapping[str, Mapping[str, bytes]]
+"""The outputs of earlier jobs, by the job's key and the output's name."""
+
+Listener = Callable[[str, Event], None]
+"""A callback with a job's key and an event."""
+
+Cause = Literal["job", "memory", "node"]
+"""Why a job failed: by itself, for lack of memory, or because the machine under it was lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The reason why a job failed, in a form that can be sent between processes.
+
+    `fault` is an error that the user can act on: a full disk stops the run, a bad row fails one task. Only
+    what was not the job's own fault (`cause`) is tried again.
+    """
+
+    kind: str
+    message: str
+    hint: str | None = None
+    traceback: str = ""
+    fault: HarnessError | None = None
+    cause: Cause = "job"
+
+    @staticmethod
+    def of(problem: HarnessError) -> Failure:
+        """An error found while planning, as the failure of a job."""
+        return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The end of a job: its output, or its failure."""
+
+    key: str
+    output: Mapping[str, bytes] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A machine of an executor.
+
+    Attributes:
+        name: Its name, for the user.
+        state: Whether it is there, was asked for, or was lost.
+        devices: Its devices in words, e.g. "8 GPUs".
+        workers: Its worker processes.
+        busy: Those that run a job.
+    """
+
+    name: str
+    state: Literal["alive", "asked for", "lost"] = "alive"
+    devices: str = ""
+    workers: int = 0
+    busy: int = 0
+
+
+class Executor(Protocol):
+    """A place where jobs run.
+
+    Attributes:
+        name: The executor in words, e.g. "local: cuda:0,cuda:1".
+    """
+
+    name: str
+
+    def lane(self, job: Job) -> str:
+        """The lane of a job: jobs of one lane take the same room."""
+        ...
+
+    def has_room(self, job: Job) -> bool:
+        """Whether a job can begin now; where not, the executor may begin to make room."""
+        ...
+
+    def submit(self, job: Job, inputs: Inputs) -> str:
+        """Begin a job that has room; gives the name of the machine that runs it."""
+        ...
+
+    def poll(self, seconds: float) -> Sequence[Finished]:
+        """Pass on the events of running jobs; gives those that ended, after `seconds` at the latest."""
+        ...
+
+    def cancel(self, key: str) -> None:
+        """Stop a job, whose end is not told any more; a training writes a checkpoint before."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """The machines of the executor; none of one machine alone."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything, even if jobs are running."""
+        ...
+
+
+OpenExecutor = Callable[[Listener], Executor]
+"""A function that opens an executor whose events go to a listener."""
+
+
+def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
+    """Run a job to its end in this process; an error becomes a Failure."""
+    context.begin(inputs, devices, halvings=job.halvings)
+    try:
+        return Finished(key=job.key, output=job.work.run(context))
+    except HarnessError as error:
+        failure = Failure(
+            kind=type(error).__name__,
+            message=error.message,
+            hint=error.hint,
+            traceback=traceback.format_exc(),
+            fault=error,
+        )
+    except MemoryError as error:
+        failure = _plain_failure(error, "memory")
+    except Exception as error:
+        failure = _plain_failure(error, "job")
+    return Finished(key=job.key, failure=failure)
+
+
+def _plain_failure(error: Exception, cause: Cause) -> Failure:
+    name = type(error).__name__
+    return Failure(kind=name, message=str(error) or name, traceback=traceback.format_exc(), cause=cause)

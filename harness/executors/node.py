@@ -1,0 +1,208 @@
+"""A worker on another machine: its settings, and the process there that runs jobs.
+
+The driver's versions travel with the settings, and a worker of other versions refuses. Vectors are written
+where they are made; everything else goes back to the driver, the only one that writes records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from harness import files
+from harness.context import Event, WorkerLimits
+from harness.errors import HarnessError, UsageError
+from harness.executors.executor import Finished, Inputs
+from harness.executors.local import LIBRARIES, Subprocess
+from harness.jobs import Job
+
+PROJECT = "encoder-harness"
+PACKAGES = ("harness", "finetune", "suites")
+"""The packages whose source must be the same on every machine."""
+
+SOURCE = "source of this project"
+
+
+@cache
+def environment() -> Mapping[str, str]:
+    """Everything here that must be the same on all machines of a run: versions, and our own source.
+
+    Returns:
+        Python's version (3.x), the version of each library that the project names, and the start of the
+        SHA-256 of the project's Python files.
+    """
+    names = (Requirement(text) for text in importlib.metadata.requires(PROJECT) or ())
+    libraries = sorted(one.name for one in names if one.marker is None or one.marker.evaluate({"extra": ""}))
+    versions = {name: _version(name) for name in libraries}
+    return {"Python": ".".join(platform.python_version_tuple()[:2]), **versions, SOURCE: _source()}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not there"
+
+
+def _source() -> str:
+    found = hashlib.sha256()
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations
+        root = Path(spec.submodule_search_locations[0])
+        for path in sorted(root.rglob("*.py")):
+            found.update(f"{package}/{path.relative_to(root)}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def differences(driver: Mapping[str, str]) -> list[str]:
+    """What differs here from the driver's environment, e.g. "torch 2.10.0 instead of 2.11.0"."""
+    mine = environment()
+    names = [*driver, *(name for name in mine if name not in driver)]
+    return [
+        f"{name} {mine.get(name, 'not there')} instead of {driver.get(name, 'not there')}"
+        for name in names
+        if mine.get(name) != driver.get(name)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What a worker on another machine is given when it starts.
+
+    Attributes:
+        cache: The cache folder, which is there or can be made.
+        folders: Folders that must be there and writable on its machine, such as that of the results.
+        limits: What it may use.
+        environment: The driver's environment.
+        libraries: The libraries that its process imports when it starts.
+    """
+
+    cache: Path
+    folders: tuple[Path, ...] = ()
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
+    environment: Mapping[str, str] = field(default_factory=environment)
+    libraries: tuple[str, ...] = LIBRARIES
+
+    def refusal(self) -> str:
+        """Why this machine cannot run jobs for the driver; empty where it can."""
+        here = host_name()
+        if found := differences(self.environment):
+            return f"{here} has another environment than the driver: {'; '.join(found)}."
+        for folder in self.folders:
+            if not folder.is_dir():
+                return f"{here} does not see {folder}."
+        try:
+            for folder in (self.cache, *self.folders):
+                files.writable(folder)
+        except HarnessError as error:
+            return f"{here}: {error.message}"
+        return ""
+
+
+def refused(reason: str) -> UsageError:
+    """The error of a run whose workers cannot work."""
+    return UsageError(
+        reason,
+        hint="Every machine needs the same installation (requirements/cluster.txt, the same commit), and must "
+        "see and be able to write the results folder and the cache (docs/cluster.md).",
+    )
+
+
+def host_name() -> str:
+    """This machine's name, for the user."""
+    return socket.gethostname()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """News of a worker's jobs: events by key, in order, and the jobs that ended."""
+
+    events: tuple[tuple[str, Event], ...] = ()
+    ended: tuple[Finished, ...] = ()
+
+
+_COUNTS = ("encoded", "ranked", "trained")
+"""The kinds of events that can be added up."""
+
+
+def _merged(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]:
+    """Events with counts that follow each other as one."""
+    found: list[tuple[str, Event]] = []
+    for key, event in events:
+        last = found[-1] if found else None
+        if last and last[0] == key and last[1].kind == event.kind and event.kind in _COUNTS:
+            one = last[1]
+            added = {name: getattr(one, name) + getattr(event, name) for name in ("texts", "tokens", "steps")}
+            found[-1] = (key, replace(one, **added, seconds=one.seconds + event.seconds))
+        else:
+            found.append((key, event))
+    return tuple(found)
+
+
+class NodeWorker:
+    """A worker process for jobs that come from a driver on another machine, one job at a time."""
+
+    def __init__(self, settings: WorkerSettings, devices: tuple[str, ...]) -> None:
+        self._settings = settings
+        self._devices = devices
+        self._events: list[tuple[str, Event]] = []
+        self._process = Subprocess(
+            device=devices[0],
+            cache=settings.cache,
+            listener=self._hear,
+            limits=settings.limits,
+            libraries=settings.libraries,
+        )
+
+    @property
+    def free(self) -> bool:
+        """Whether no job is running."""
+        return self._process.free
+
+    def start(self, job: Job, inputs: Inputs) -> None:
+        """Begin a job."""
+        self._process.start(job, inputs, self._devices)
+
+    def poll(self, seconds: float) -> Report:
+        """The news of the running job, after `seconds` at the latest."""
+        finished = None if self.free else self._process.poll(seconds)
+        events, self._events = _merged(self._events), []
+        return Report(events=events, ended=() if finished is None else (finished,))
+
+    def cancel(self) -> None:
+        """Stop the running job; a training writes a checkpoint before."""
+        self._process.restart()
+
+    def close(self) -> None:
+        """End the process, even if a job is running."""
+        self._process.close()
+
+    def _hear(self, key: str, event: Event) -> None:
+        if event.kind == "vectors":
+            from harness.vectors import Space
+
+            Space.write_shard(self._settings.cache, event.space, event.content)
+            return
+        self._events.append((key, event))
+
+
+def visible_devices(kind: str) -> tuple[str, ...]:
+    """The devices that a scheduler has given to this process: its GPUs, or the CPU."""
+    if kind == "cpu":
+        return ("cpu",)
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = len([name for name in given.split(",") if name.strip()])
+    return tuple(f"cuda:{number}" for number in range(count)) or ("cpu",)
