@@ -185,6 +185,7 @@ _RULES: Mapping[str, _Rule] = {
     "data": _optional(_FOLDER),
     "offline": _SWITCH,
     "devices": _NAMES,
+    "executor": _TEXT,
     "threads": _optional(_COUNT),
     "drop_vectors": _SWITCH,
     "keep_vectors": _GIGABYTES,

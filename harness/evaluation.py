@@ -18,8 +18,10 @@ from harness.encoder.model_settings import vector_size
 from harness.encoding import Encoding, Ranking, Settings
 from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
-from harness.executors.executor import Executor, Failure, Listener
+from harness.executors.executor import Executor, Failure, Listener, OpenExecutor
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
+from harness.executors.node import WorkerSettings
+from harness.executors.settings import RaySettings, executor_settings
 from harness.jobs import Job
 from harness.model_store import ModelStore
 from harness.plaid import index_bytes, require_library, sample_size
@@ -286,34 +288,106 @@ def _free_disk(folder: Path) -> int:
 
 def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
-    plan = prepared.plan
-    if any(cell.is_indexed for cell in plan.open):
-        require_library(prepared.devices)
-    places = _WorkerPlan(devices=("cpu",), threads=request.threads)
-    if any(job.kind != "rank" for job in plan.jobs):
-        places = _plan_workers(
-            check_devices(prepared.devices),
-            [job for job in plan.jobs if job.key not in plan.known],
-            prepared.recipe,
-            cache=prepared.cache,
-            weights=max(_weight_bytes(one) for one in prepared.subjects),
-            asked=request.workers,
-            threads=request.threads,
-        )
-    limits = WorkerLimits(
-        threads=places.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
-    )
+    plan, open_executor = _with_executor(prepared)
     return Driver(
-        _with_devices(plan, places.devices),
+        plan,
         store=prepared.store,
         cache=prepared.cache,
-        open_executor=functools.partial(_open_local, places.devices, prepared.cache, limits),
+        open_executor=open_executor,
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
         budget=request.budget,
         drop_vectors=request.drop_vectors,
     )
+
+
+def _with_executor(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
+    """The plan with the resources of its jobs, and the executor for them.
+
+    Raises:
+        UsageError: There is no such device or cluster.
+    """
+    settings = executor_settings(prepared.request.executor)
+    if settings is None:
+        return _on_this_machine(prepared)
+    return _on_ray(prepared, settings)
+
+
+def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
+    request, plan = prepared.request, prepared.plan
+    if any(cell.is_indexed for cell in plan.open):
+        require_library(prepared.devices)
+    places = _WorkerPlan(devices=("cpu",), threads=request.threads)
+    if any(job.kind != "rank" for job in plan.jobs):
+        places = _plan_workers(
+            check_devices(prepared.devices),
+            _open_jobs(plan),
+            prepared.recipe,
+            cache=prepared.cache,
+            weights=max(_weight_bytes(one) for one in prepared.subjects),
+            asked=request.workers,
+            threads=request.threads,
+        )
+    limits = replace(_limits(request), threads=places.threads)
+    most = len(set(places.devices))
+    opened = functools.partial(_open_local, places.devices, prepared.cache, limits)
+    return _with_devices(plan, most, most), opened
+
+
+def _on_ray(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExecutor]:
+    from harness.executors.ray import RayExecutor
+
+    request = prepared.request
+    prepared.store.prepare()  # so that workers see the folder
+    executor = RayExecutor(
+        settings,
+        worker=_worker_settings(prepared),
+        results=prepared.store.root,
+        kind="".join(request.devices),
+    )
+    plan = _with_memory(_with_devices(prepared.plan, *executor.most_devices()), prepared, executor.kind)
+    runs = [job for job in _open_jobs(plan) if job.kind == "finetune"]
+    probe = prepared.recipe.probe(runs) if prepared.recipe is not None and len(runs) > 1 else None
+    share = None if request.workers is None else 1 / request.workers
+    return plan, functools.partial(executor.begin, jobs=_open_jobs(plan), share=share, probe=probe)
+
+
+def _open_jobs(plan: Plan) -> list[Job]:
+    return [job for job in plan.jobs if job.key not in plan.known]
+
+
+def _limits(request: Request) -> WorkerLimits:
+    return WorkerLimits(
+        threads=request.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
+    )
+
+
+def _worker_settings(prepared: PreparedRun) -> WorkerSettings:
+    """What every worker of a cluster is given; folders have their whole names there."""
+    return WorkerSettings(
+        cache=prepared.cache.resolve(),
+        folders=(prepared.store.root.resolve(),),
+        limits=_limits(prepared.request),
+        offline=prepared.request.offline,
+    )
+
+
+def _with_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
+    """The plan with the main memory that its jobs take, by the size of their models' weights."""
+    weights = {one.artifact.key: _weight_bytes(one) for one in (*prepared.asked, *prepared.subjects)}
+
+    def memory(job: Job) -> int:
+        trains = job.kind in ("train", "finetune") and kind == "cpu"
+        return PROCESS + weights.get(job.model, 0) * (PER_WEIGHT if trains else PER_LOADED)
+
+    jobs = [
+        replace(job, resources=replace(job.resources, memory=memory(job)))
+        if job.resources.needs_device
+        else job
+        for job in plan.jobs
+    ]
+    return replace(plan, jobs=tuple(jobs))
 
 
 def _open_local(devices: Sequence[str], cache: Path, limits: WorkerLimits, listener: Listener) -> Executor:
@@ -326,12 +400,15 @@ def _weight_bytes(one: ConfiguredModel) -> int:
     return sum(path.stat().st_size for path in weight_files(one.on_disk.artifact.folder))
 
 
-def _with_devices(plan: Plan, devices: Sequence[str]) -> Plan:
-    """The plan with the devices shared out among its trainings, no more to each than its recipe can use."""
+def _with_devices(plan: Plan, devices: int, together: int) -> Plan:
+    """The plan with the devices shared out among its trainings, no more to each than its recipe can use.
+
+    Of all the `devices` a training can have those that are `together` on one machine.
+    """
     trainings = sum(job.kind == "train" for job in plan.jobs)
     if not trainings:
         return plan
-    most = max(1, len(set(devices)) // trainings)
+    most = max(1, min(together, devices // trainings))
     starts = {
         job.work.artifact.key: job.work.spec.backbone for job in plan.jobs if isinstance(job.work, Train)
     }
@@ -354,6 +431,9 @@ SHARE = 0.9
 
 PER_WEIGHT = 6
 """A CPU run's memory in units of its weights: weights, gradients, two moments, and temporary values."""
+
+PER_LOADED = 2
+"""The memory of a worker that encodes, in units of its model's weights."""
 
 PROCESS = 2_500_000_000
 """Further bytes of a process: its libraries and activations."""

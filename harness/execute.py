@@ -45,9 +45,10 @@ class _Queue:
 
     def __init__(self, jobs: Iterable[Job], done: frozenset[str], lane: Callable[[Job], str]) -> None:
         self._lane = lane
+        self._first: frozenset[str] = frozenset()
         self._jobs = {job.key: job for job in jobs}
         self._places = {key: place for place, key in enumerate(self._jobs)}
-        self._lanes: dict[str, list[tuple[int, int, str]]] = {}
+        self._lanes: dict[str, list[tuple[bool, int, int, str]]] = {}
         self._missing = {
             key: {name for name in job.inputs if name not in done} for key, job in self._jobs.items()
         }
@@ -64,15 +65,27 @@ class _Queue:
         """The lanes that have jobs."""
         return [name for name, heap in self._lanes.items() if heap]
 
+    def put_first(self, keys: Iterable[str]) -> None:
+        """Put jobs before all others, now and when they can begin."""
+        self._first = frozenset(keys)
+        for lane, heap in [*self._lanes.items()]:
+            self._lanes[lane] = []
+            for *_, key in heap:
+                self.push(self._jobs[key])
+
+    def count(self, lane: str) -> int:
+        """The number of jobs of a lane that can begin."""
+        return len(self._lanes[lane])
+
     def push(self, job: Job) -> None:
         """Take a job that can begin."""
-        place = (-job.priority, self._places[job.key], job.key)
+        place = (job.key not in self._first, -job.priority, self._places[job.key], job.key)
         heapq.heappush(self._lanes.setdefault(self._lane(job), []), place)
 
     def first(self, lane: str) -> Job | None:
         """The next job of a lane, which stays."""
         heap = self._lanes.get(lane)
-        return self._jobs[heap[0][2]] if heap else None
+        return self._jobs[heap[0][-1]] if heap else None
 
     def pop(self, lane: str) -> None:
         """Remove the next job of a lane."""
@@ -208,16 +221,14 @@ class Driver:
         try:
             done = frozenset(key for key, state in self._state.items() if state == "done")
             self._queue = _Queue(self._jobs.values(), done, executor.lane)
+            self._queue.put_first(executor.running())
             while self._unsettled and not self._stopped():
                 late = ends is not None and time.monotonic() >= ends
                 if late and not self._running:
                     break
                 started = 0 if late else self._start(executor)
-                ended = executor.poll(0.0 if started else PATIENCE) if self._running else ()
-                for finished in ended:
+                for finished in executor.poll(0.0 if started else PATIENCE):
                     self._end(finished)
-                if not started and not self._running and not ended:
-                    time.sleep(PATIENCE)
         finally:
             executor.close()
             self._leases.close()
@@ -231,6 +242,7 @@ class Driver:
         return sum(1 for lane in self._queue.lanes for _ in self._start_lane(executor, lane))
 
     def _start_lane(self, executor: Executor, lane: str) -> Iterator[Job]:
+        executor.expect(lane, self._queue.count(lane))
         while (job := self._queue.first(lane)) and executor.has_room(job):
             self._queue.pop(lane)
             if self._state[job.key] != "waiting":  # another driver has done it meanwhile

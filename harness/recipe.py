@@ -87,7 +87,7 @@ class TaskRecipe(Protocol):
         ...
 
     def probe(self, jobs: Sequence[Job]) -> Job | None:
-        """A job whose output is the largest memory of one of these runs, as JSON (`peak_bytes`)."""
+        """A job that gives the memory of a run and of its device, as JSON (`peak_bytes`, `device_bytes`)."""
         ...
 
 

@@ -19,6 +19,7 @@ from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.encoding import Encoding, Settings
 from harness.errors import UsageError, unknown
+from harness.executors.settings import LOCAL, executor_settings
 from harness.models import ModelOptions, subject
 from harness.plaid import KEEP_GIGABYTES
 from harness.plan import ConfiguredModel, Plan
@@ -40,7 +41,9 @@ class Request:
     where that is given (`recipe=data` for one of several trainings), with a checkpoint every
     `checkpoint_minutes`. A `sweep` of one setting (a name with values) makes one for each value, and that
     with the best mean of the main scores of the tasks in `select` (`suite:task,task`) is the model. `devices`
-    are torch device names; several devices run one worker process each. At most `batch_tokens` padded tokens
+    are torch device names; several devices run one worker process each. With an
+    `executor` other than `local` jobs run on a cluster, spelled as on the
+    command line. At most `batch_tokens` padded tokens
     are encoded at once on each, apart from a longer text, which runs alone. A model whose vectors depend on
     context documents is evaluated with as many draws of them as `context_seeds` says. With `gate` off, a
     model runs although the sanity gate refuses it, and its records say so; `allow_extra` are tensors (with *
@@ -68,6 +71,7 @@ class Request:
     data: Path | None = None
     offline: bool = False
     devices: tuple[str, ...] = ()
+    executor: str = LOCAL
     threads: int | None = None
     batch_tokens: int | None = None
     workers: int | None = None
@@ -102,7 +106,7 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        places = ("results", "cache", "data", "offline")
+        places = ("results", "cache", "data", "offline", "executor")
         limits = ("threads", "batch_tokens", "workers", "drop_vectors", "keep_vectors")
         same = (*places, *limits, "trust_remote_code", "recipe", "train_data")
         return Request(
@@ -140,6 +144,7 @@ class Request:
         """
         request = self.checked()
         _require_spelled(request.devices)
+        _require_kind(request.devices, request.executor)
         plaid.index_of(request.settings.index)
         _existing_folder(paths.data_root(request.data))
         suites = request.open_suites()
@@ -232,6 +237,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         **dict.fromkeys(("threads", "batch_tokens", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         "dtype": "float32",
+        "executor": LOCAL,
         "document_text": None,
         "drop_vectors": False,
         "keep_vectors": KEEP_GIGABYTES,
@@ -335,6 +341,7 @@ class ResolvedRequest:
         """
         request = request.checked()
         _require_spelled(request.devices)
+        _require_kind(request.devices, request.executor)
         if not request.models or not (request.suites or training):
             raise UsageError(
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
@@ -538,6 +545,15 @@ def _require_spelled(devices: Sequence[str]) -> None:
             raise UsageError(
                 f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
             )
+
+
+def _require_kind(devices: Sequence[str], executor: str) -> None:
+    """Refuse an executor that there is not, and numbered devices where the cluster chooses among them."""
+    if executor_settings(executor) is not None and tuple(devices) not in ((), ("cpu",), ("cuda",)):
+        raise UsageError(
+            f"--devices {','.join(devices)} with --executor {executor}: a cluster gives its workers devices.",
+            hint="Type --devices cpu or --devices cuda, or leave it out.",
+        )
 
 
 def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:

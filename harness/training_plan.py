@@ -151,7 +151,14 @@ def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingR
         training=PlannedTraining(
             model=replace(first.training.model, lineage=lineage),
             backbone=first.training.backbone,
-            job=Job(key=artifact.key, kind="select", label=artifact.name, claim=artifact.key, work=choice),
+            job=Job(
+                key=artifact.key,
+                kind="select",
+                label=artifact.name,
+                claim=artifact.key,
+                resources=Resources(needs_device=False),
+                work=choice,
+            ),
             done=done,
             sweep=PlannedSweep(part=part, members=tuple(members), trials=trials),
         ),

@@ -30,7 +30,7 @@ from harness.encoder.model_files import backbone_folder, check_safetensors, read
 from harness.errors import DataError, UsageError, unknown
 from harness.files import sha256_file
 from harness.identity import canonical, digest, task_identity
-from harness.jobs import Job, Place
+from harness.jobs import Job, Place, Resources
 from harness.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
 from harness.types import Artifact, LabelSource, Task
 from suites.glue import GLUE, MNLI
@@ -159,6 +159,7 @@ class _Runs:
             kind="select",
             label=f"{ready.task.name} ({self.artifact.name}), the best cell",
             inputs=runs,
+            resources=Resources(needs_device=False),
             work=Select(task=ready.task, trials=ready.trials, keys=runs, view=view),
         )
 
@@ -299,6 +300,7 @@ class _TaskPlanner:
             inputs=tuple(dict.fromkeys((*runs, *chosen, *(job.key for job in again), *ready.begin.choice))),
             claim=key,
             place=Place(artifact=artifact.slug, task=ready.task.name),
+            resources=Resources(needs_device=False),
             work=work,
         )
 
@@ -354,6 +356,7 @@ class _TaskPlanner:
             kind="select",
             label=f"the MNLI model to start from ({self.runs.artifact.name})",
             inputs=tuple(job.key for job in grid),
+            resources=Resources(needs_device=False),
             work=SelectStart(runs=works, view=self.protocol.view),
         )
         weights = Job(

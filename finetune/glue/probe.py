@@ -44,7 +44,7 @@ class Memory:
     runs: tuple[Finetune, ...]
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Train two steps and score a batch of each run; gives the peak as JSON."""
+        """Train two steps and score a batch of each run; gives the peak and the device's as JSON."""
         import torch
 
         for work in self.runs:
@@ -53,8 +53,11 @@ class Memory:
             labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
             longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
             _timed(context, work, trial, rows.train.take(longest), labelled.classes)
-        peak = torch.cuda.max_memory_reserved(context.device) if context.device.startswith("cuda") else None
-        return {"memory": json.dumps({"peak_bytes": peak}).encode()}
+        peak = whole = None
+        if context.device.startswith("cuda"):
+            peak = torch.cuda.max_memory_reserved(context.device)
+            whole = torch.cuda.mem_get_info(context.device)[1]
+        return {"memory": json.dumps({"peak_bytes": peak, "device_bytes": whole}).encode()}
 
     @staticmethod
     def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:

@@ -13,6 +13,7 @@ import click
 from harness.arguments import VECTORS, checked
 from harness.encoding import ContextChoice
 from harness.errors import UsageError
+from harness.executors.settings import LOCAL
 from harness.plaid import KEEP_GIGABYTES
 from harness.types import DTYPES, SEED, DocumentText, Similarity
 
@@ -258,6 +259,13 @@ _OPTIONS = (
         default="",
         help="Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU).",
     ),
+    executor := click.option(
+        "--executor",
+        default=LOCAL,
+        metavar="EXECUTOR",
+        help="Where jobs run: local (this machine), ray[:ADDRESS] or slurm[:SETTING=VALUE,...] "
+        "(docs/cluster.md).",
+    ),
     threads := click.option(
         "--threads",
         type=Number("threads"),
@@ -382,8 +390,9 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
 
 def training(command: F) -> F:
     """Give a command every option of a training that an evaluation has as well."""
-    chosen = (recipe, changes, budget, train_data, seed, results, cache, data, offline, devices, threads)
-    for option in reversed((*chosen, allow_extra)):
+    how = (recipe, changes, budget, train_data, seed)
+    where = (results, cache, data, offline, devices, executor, threads)
+    for option in reversed((*how, *where, allow_extra)):
         command = option(command)
     return command
 

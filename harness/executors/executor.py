@@ -88,6 +88,14 @@ class Executor(Protocol):
         """The lane of a job: jobs of one lane take the same room."""
         ...
 
+    def expect(self, lane: str, count: int) -> None:
+        """Be told how many jobs of a lane could begin now."""
+        ...
+
+    def running(self) -> Sequence[str]:
+        """The keys of jobs that a driver which is gone has left running, or with outputs that nobody read."""
+        ...
+
     def has_room(self, job: Job) -> bool:
         """Whether a job can begin now; where not, the executor may begin to make room."""
         ...
@@ -97,7 +105,7 @@ class Executor(Protocol):
         ...
 
     def poll(self, seconds: float) -> Sequence[Finished]:
-        """Pass on the events of running jobs; gives those that ended, after `seconds` at the latest."""
+        """Pass on the events of running jobs; gives those that ended. It waits for `seconds` if none has."""
         ...
 
     def cancel(self, key: str) -> None:

@@ -18,6 +18,7 @@ from pickle import UnpicklingError
 from typing import Protocol
 
 from harness.context import Event, JobContext, WorkerLimits
+from harness.data.offline import forbid_network
 from harness.errors import UsageError
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Node, run_job
 from harness.jobs import Job
@@ -120,7 +121,10 @@ class _InProcess:
 
 
 class Subprocess:
-    """A worker in a process of its own, bound to one device, which imports `libraries` when it starts."""
+    """A worker in a process of its own, bound to one device.
+
+    The process imports `libraries` when it starts; with `offline` the network is forbidden to it.
+    """
 
     def __init__(
         self,
@@ -130,11 +134,12 @@ class Subprocess:
         listener: Listener,
         limits: WorkerLimits,
         libraries: Sequence[str] = LIBRARIES,
+        offline: bool = False,
     ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
-        self._settings = (device, cache, limits, tuple(libraries))
+        self._settings = (device, cache, limits, tuple(libraries), offline)
         self._patience = 5.0
         self._spawn()
 
@@ -242,7 +247,7 @@ def end_repetition() -> None:
 
 
 def _serve(
-    device: str, cache: Path, limits: WorkerLimits, libraries: Sequence[str], line: Connection
+    device: str, cache: Path, limits: WorkerLimits, libraries: Sequence[str], offline: bool, line: Connection
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
     signal.signal(
@@ -251,6 +256,8 @@ def _serve(
     _end_with_parent()
     for library in libraries:
         importlib.import_module(library)
+    if offline:
+        forbid_network()
     context = JobContext(device=device, cache=cache, emit=line.send, limits=limits)
     while True:
         try:
@@ -304,6 +311,13 @@ class LocalExecutor:
         """One lane: while a job waits for devices, no other takes them."""
         return ""
 
+    def expect(self, lane: str, count: int) -> None:
+        """Do nothing: there are as many workers as there will be."""
+
+    def running(self) -> tuple[str, ...]:
+        """None: workers end with their driver."""
+        return ()
+
     def has_room(self, job: Job) -> bool:
         """Whether a worker is free, and as many devices as the job needs for itself are idle."""
         return self._choice(job) is not None
@@ -323,7 +337,9 @@ class LocalExecutor:
         return worker.device
 
     def poll(self, seconds: float) -> list[Finished]:
-        """Pass on events; gives the jobs that ended, after `seconds` at the latest."""
+        """Pass on events; gives the jobs that ended. It waits for `seconds` if none has."""
+        if not self._running:
+            time.sleep(seconds)
         lines = [worker.waits_on for worker in self._running.values()]
         waited = [line for line in lines if line is not None]
         if len(waited) == len(lines) and waited:

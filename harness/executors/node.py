@@ -88,6 +88,7 @@ class WorkerSettings:
         limits: What it may use.
         environment: The driver's environment.
         libraries: The libraries that its process imports when it starts.
+        offline: Whether the network is forbidden to its process.
     """
 
     cache: Path
@@ -95,6 +96,7 @@ class WorkerSettings:
     limits: WorkerLimits = field(default_factory=WorkerLimits)
     environment: Mapping[str, str] = field(default_factory=environment)
     libraries: tuple[str, ...] = LIBRARIES
+    offline: bool = False
 
     def refusal(self) -> str:
         """Why this machine cannot run jobs for the driver; empty where it can."""
@@ -116,8 +118,8 @@ def refused(reason: str) -> UsageError:
     """The error of a run whose workers cannot work."""
     return UsageError(
         reason,
-        hint="Every machine needs the same installation (requirements/cluster.txt, the same commit), and must "
-        "see and be able to write the results folder and the cache (docs/cluster.md).",
+        hint="Every machine needs the same installation (requirements/cluster.txt, the same commit), and "
+        "must see and be able to write the results folder and the cache (docs/cluster.md).",
     )
 
 
@@ -138,7 +140,7 @@ _COUNTS = ("encoded", "ranked", "trained")
 """The kinds of events that can be added up."""
 
 
-def _merged(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]:
+def merged(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]:
     """Events with counts that follow each other as one."""
     found: list[tuple[str, Event]] = []
     for key, event in events:
@@ -165,6 +167,7 @@ class NodeWorker:
             listener=self._hear,
             limits=settings.limits,
             libraries=settings.libraries,
+            offline=settings.offline,
         )
 
     @property
@@ -179,7 +182,7 @@ class NodeWorker:
     def poll(self, seconds: float) -> Report:
         """The news of the running job, after `seconds` at the latest."""
         finished = None if self.free else self._process.poll(seconds)
-        events, self._events = _merged(self._events), []
+        events, self._events = merged(self._events), []
         return Report(events=events, ended=() if finished is None else (finished,))
 
     def cancel(self) -> None:

@@ -1,0 +1,609 @@
+"""The executor of a Ray cluster: actors that run jobs one after the other, and tasks for those of a moment.
+
+An actor keeps a process with a loaded model, as a worker of this machine does. Those of a cluster outlive the
+driver for a while: one that comes back finds by its key what still runs, and what has ended meanwhile. Ray
+places actors and reserves the devices of a training together; which job goes to which idle actor is decided
+here, by the model that it has loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import pickle
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness.data.locate import human_size
+from harness.errors import UsageError
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Node
+from harness.executors.local import LAST_CHECKPOINT
+from harness.executors.node import (
+    Report,
+    WorkerSettings,
+    refused,
+)
+from harness.executors.ray_actor import Hello, RayWorker, Shape, run_at_once
+from harness.executors.settings import RaySettings
+from harness.jobs import Job
+from harness.provenance import cores
+
+LISTEN = 2.0
+"""Seconds after which an actor answers although there is nothing new."""
+
+SHORT = 0.5
+"""The mean seconds of jobs below which several are sent to an actor at once."""
+
+DEPTH = 8
+"""The number of short jobs that are sent to an actor at once."""
+
+TASKS = 64
+"""Jobs of a moment that are with Ray at once."""
+
+UNREACHABLE = 120.0
+"""Seconds after which an actor that cannot be reached counts as lost."""
+
+EVICTION = 2.0
+"""Seconds without work after which an actor gives way to one of another shape."""
+
+SHARE = 0.9
+"""The share of a GPU's memory that may be used."""
+
+GIB = 2**30
+
+
+@dataclass(kw_only=True)
+class _Actor:
+    """An actor as the driver knows it.
+
+    `call` is the answer that is waited for, `read` the number of the last news that were handled, `group` the
+    reservation of its devices, and `used` when it had work last.
+    """
+
+    handle: Any
+    shape: Shape
+    group: Any = None
+    node: str = ""
+    host: str = ""
+    call: Any = None
+    read: int = 0
+    jobs: dict[str, tuple[Job, float]] = field(default_factory=dict)
+    model: str = ""
+    used: float = field(default_factory=time.monotonic)
+    unreachable: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.node)
+
+
+class RayExecutor:
+    """The executor of a Ray cluster.
+
+    Attributes:
+        name: Where the cluster is, for the user.
+        kind: The devices of its workers, "cpu" or "cuda".
+    """
+
+    def __init__(
+        self, settings: RaySettings, *, worker: WorkerSettings, results: Path, kind: str = ""
+    ) -> None:
+        """Connect to a cluster, or start one.
+
+        Args:
+            settings: Where it is.
+            worker: What every worker is given.
+            results: The results folder, whose drivers find each other's jobs.
+            kind: "cpu" or "cuda"; empty for GPUs where the cluster has any.
+
+        Raises:
+            UsageError: No cluster is there, or it is of another version.
+        """
+        self._settings = settings
+        self._namespace = f"harness-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:12]}"
+        self._started = _connect(settings, self._namespace)
+        import ray
+
+        self._ray = ray
+        self.kind = kind or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
+        threads = worker.limits.threads or (1 if self.kind == "cpu" else None)
+        self._threads = threads or 1
+        worker = replace(worker, limits=replace(worker.limits, threads=threads))
+        self._sent = (dict(worker.environment), pickle.dumps(worker))
+        self._listener: Listener = lambda _key, _event: None
+        self._actors: list[_Actor] = []
+        self._orphans: dict[str, _Actor] = {}
+        self._tasks: dict[Any, Job] = {}
+        self._share = 1.0
+        self._probe: Job | None = None
+        self._measures: _Actor | None = None
+        self._expected: dict[str, int] = {}
+        self._asked: list[dict[str, float]] = []
+        self._seconds: dict[str, float] = {}
+        self._seen: dict[str, str] = {}
+        self._free: tuple[float, Mapping[str, float]] = (0.0, {})
+        self.name = f"ray: {settings.address or 'on this machine'}"
+
+    def most_devices(self) -> tuple[int, int]:
+        """The devices of the cluster, and the most that one node has."""
+        name = "GPU" if self.kind == "cuda" else "CPU"
+        counts = [int(node["Resources"].get(name, 0)) for node in self._ray.nodes() if node["Alive"]]
+        each = 1 if self.kind == "cuda" else self._threads
+        return sum(counts) // each, max(counts, default=0) // each
+
+    def begin(
+        self,
+        listener: Listener,
+        jobs: Sequence[Job],
+        *,
+        share: float | None = None,
+        probe: Job | None = None,
+    ) -> RayExecutor:
+        """Make ready for jobs, and look for what a driver that is gone has left running.
+
+        Args:
+            listener: Gets the events of jobs.
+            jobs: The jobs of the run.
+            share: The part of a GPU that a training run of a task takes; None to measure it.
+            probe: The job that measures the memory of one.
+
+        Raises:
+            UsageError: No node has what a job needs.
+        """
+        self._listener = listener
+        self._share = share or 1.0
+        self._probe = probe if self.kind == "cuda" and share is None else None
+        self._require_nodes(jobs)
+        self._orphans = self._find_orphans()
+        return self
+
+    # Room
+
+    def lane(self, job: Job) -> str:
+        """Jobs of the same shape are of one lane; that of training runs of tasks may be measured later."""
+        if not job.resources.needs_device:
+            return "at once"
+        return f"runs, {self._shape(job).cpus}" if job.kind == "finetune" else str(self._shape(job))
+
+    def expect(self, lane: str, count: int) -> None:
+        """Be told how many jobs of a lane could begin."""
+        self._expected[lane] = count
+
+    def running(self) -> Sequence[str]:
+        """The keys of jobs that a driver which is gone has left running, or whose outputs nobody has read."""
+        return [*self._orphans]
+
+    def has_room(self, job: Job) -> bool:
+        """Whether an idle actor is there; where not, one is made if the cluster has room."""
+        if not job.resources.needs_device:
+            return len(self._tasks) < TASKS
+        if job.key in self._orphans:
+            return True
+        if job.kind == "finetune" and self._is_measuring():
+            return False
+        if self._idle(job) is not None:
+            return True
+        self._grow(self._shape(job), self._expected.get(self.lane(job), 1))
+        return False
+
+    def submit(self, job: Job, inputs: Inputs) -> str:
+        """Send a job to an actor, or find it on one where it runs already."""
+        if not job.resources.needs_device:
+            self._tasks[self._task.remote(*self._sent, job, inputs)] = job
+            return "ray"
+        actor = self._orphans.pop(job.key, None)
+        if actor is not None:
+            if actor not in self._actors:
+                self._actors.append(actor)
+        else:
+            actor = self._idle(job)
+            assert actor is not None
+            actor.handle.run.remote([(job, inputs)])
+        actor.jobs[job.key] = (job, time.monotonic())
+        actor.model, actor.used = job.model, time.monotonic()
+        return actor.host
+
+    def poll(self, seconds: float) -> list[Finished]:
+        """Pass on events; gives the jobs that ended, after `seconds` at the latest."""
+        for actor in self._actors:
+            if actor.call is None:
+                call = actor.handle.report.remote(actor.read, LISTEN) if actor.ready else None
+                actor.call = call or actor.handle.hello.remote()
+        calls = {actor.call: actor for actor in self._actors}
+        waited = [*calls, *self._tasks]
+        if not waited:
+            time.sleep(seconds)
+            return []
+        there, _ = self._ray.wait(waited, timeout=seconds)
+        if there:
+            there, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
+        return [
+            one for ref in there for one in (self._news(calls[ref]) if ref in calls else self._end_task(ref))
+        ]
+
+    def cancel(self, key: str) -> None:
+        """Stop a job; a training writes a checkpoint before."""
+        for actor in self._actors:
+            if actor.jobs.pop(key, None):
+                actor.handle.cancel.remote(key)
+        for ref in [ref for ref, job in self._tasks.items() if job.key == key]:
+            del self._tasks[ref]
+            self._ray.cancel(ref)
+
+    def nodes(self) -> list[Node]:
+        """The nodes of the cluster, those that were lost meanwhile, and the workers that were asked for."""
+        there = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        self._seen |= {key: _node_name(node) for key, node in there.items()}
+        found = []
+        for key, name in self._seen.items():
+            mine = [actor for actor in self._actors if actor.node == key]
+            found.append(
+                Node(
+                    name=name,
+                    state="alive" if key in there else "lost",
+                    devices=_devices_text(there[key]["Resources"]) if key in there else "",
+                    workers=len(mine),
+                    busy=sum(bool(actor.jobs) for actor in mine),
+                )
+            )
+        asked = Counter(str(actor.shape) for actor in self._actors if not actor.ready)
+        return [
+            *found,
+            *(Node(name=name, state="asked for", workers=count) for name, count in asked.items()),
+        ]
+
+    def close(self) -> None:
+        """Stop every actor, even if jobs are running, and leave the cluster."""
+        busy = [actor for actor in self._actors if actor.jobs]
+        trains = any(job.kind == "train" for actor in busy for job, _ in actor.jobs.values())
+        with contextlib.suppress(Exception):  # the cluster may be gone
+            stops = [actor.handle.stop.remote() for actor in busy]
+            if stops:
+                self._ray.wait(stops, num_returns=len(stops), timeout=LAST_CHECKPOINT if trains else 5)
+        for actor in [*self._actors]:
+            self._drop(actor)
+        with contextlib.suppress(Exception):
+            self._ask_for([])
+        if self._started:
+            self._ray.shutdown()
+
+    # Shapes and nodes
+
+    def _shape(self, job: Job) -> Shape:
+        devices = max(1, job.resources.devices)
+        memory = -(-(job.resources.memory or 0) // GIB) * GIB
+        gpus = 0.0
+        if self.kind == "cuda" and job.kind != "rank":
+            gpus = self._share if job.kind == "finetune" else float(devices)
+        cpus = self._threads * devices
+        return Shape(gpus, cpus, memory, group=devices > 1)
+
+    def _require_nodes(self, jobs: Iterable[Job]) -> None:
+        """Refuse jobs that no node can run, before anything begins; a cluster that grows is not known."""
+        if self._settings.workers is not None:
+            return
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        shapes = {self._shape(job): job for job in jobs if job.resources.needs_device}
+        for shape, job in shapes.items():
+            if not any(shape.count_in(node["Resources"]) for node in nodes):
+                there = "; ".join(f"{_node_name(node)}: {_devices_text(node['Resources'])}" for node in nodes)
+                self._leave()
+                raise UsageError(
+                    f"{job.label} needs {shape} on one node, and no node of the cluster has that. "
+                    f"There is: {there}.",
+                    hint="Add a node that has it, or take less: --threads, --devices cpu, a smaller model. "
+                    "For a cluster that grows by itself say how far: --executor ray:ADDRESS,workers=N.",
+                )
+
+    def _leave(self) -> None:
+        if self._started:
+            self._ray.shutdown()
+
+    def _available(self) -> Mapping[str, float]:
+        """The free resources of the cluster, looked up once a second."""
+        now = time.monotonic()
+        if now - self._free[0] > 1.0:
+            self._free = (now, self._ray.available_resources())
+        return self._free[1]
+
+    # Actors
+
+    def _idle(self, job: Job) -> _Actor | None:
+        """The actor for a job: one with the job's model if there is one, else that longest without work."""
+        shape, drained = self._shape(job), self._drained_node()
+        depth = DEPTH if self._seconds.get(self.lane(job), math.inf) < SHORT else 1
+        others = [one for one in self._actors if one.ready and one is not self._measures]
+        found = [one for one in others if one.shape == shape and len(one.jobs) < depth]
+        found = [one for one in found if shape.group or one.node != drained]
+        return min(
+            found, key=lambda actor: (len(actor.jobs), actor.model != job.model, actor.used), default=None
+        )
+
+    def _drained_node(self) -> str:
+        """The node on which nothing new begins while a training waits for several devices; mostly none.
+
+        It is the one of those that can hold the training with the fewest busy actors.
+        """
+        waiting = next((one.shape for one in self._actors if one.shape.group and not one.ready), None)
+        if waiting is None:
+            return ""
+        nodes = [node for node in self._ray.nodes() if node["Alive"] and waiting.count_in(node["Resources"])]
+        busy = Counter(actor.node for actor in self._actors if actor.jobs)
+        return str(min((node["NodeID"] for node in nodes), key=lambda key: (busy[key], key), default=""))
+
+    def _grow(self, shape: Shape, expected: int) -> None:
+        """Make as many actors as there are jobs for them, and as the cluster has room for.
+
+        A group is reserved in any case: Ray gives it the devices of a node as they become free.
+        """
+        mine = [actor for actor in self._actors if actor.shape == shape]
+        pending = sum(not actor.ready for actor in mine)
+        wanted = expected - pending
+        if self._settings.workers is not None:
+            wanted = min(wanted, self._settings.workers - len(self._actors))
+            self._ask_for([shape.resources] * min(self._settings.workers, len(mine) + max(0, wanted)))
+        fits = shape.count_in(self._available()) - pending
+        if shape.group and not pending:
+            fits = max(1, fits)
+        elif any(actor.shape.group and not actor.ready for actor in self._actors):
+            fits = 0
+        for _ in range(min(wanted, fits)):
+            self._actors.append(self._make(shape))
+            self._free = (0.0, {})
+        if wanted > 0 and (fits <= 0 or shape.group):
+            self._evict(shape)
+
+    def _make(self, shape: Shape) -> _Actor:
+        ray = self._ray
+        name, lasting = f"worker-{secrets.token_hex(6)}", "detached" if self._settings.address else None
+        options: dict[str, Any] = {"name": name, "namespace": self._namespace, "lifetime": lasting}
+        options |= {"num_cpus": shape.cpus, "num_gpus": shape.gpus, "max_concurrency": 4}
+        group = None
+        if shape.memory:
+            options["memory"] = shape.memory
+        if shape.group:
+            from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+            group = ray.util.placement_group([shape.resources], strategy="STRICT_PACK", lifetime=lasting)
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                placement_group=group, placement_group_bundle_index=0
+            )
+        devices = shape.cpus // self._threads
+        handle = (
+            ray.remote(RayWorker)
+            .options(**{key: value for key, value in options.items() if value is not None})
+            .remote(*self._sent, self.kind if shape.gpus else "cpu", devices, shape)
+        )
+        return _Actor(handle=handle, shape=shape, group=group)
+
+    def _evict(self, shape: Shape) -> None:
+        """Make room for a shape by ending an actor of another one that has had no work for a while."""
+        idle = [
+            actor
+            for actor in self._actors
+            if actor.ready
+            and not actor.jobs
+            and actor.shape != shape
+            and time.monotonic() - actor.used > EVICTION
+        ]
+        if idle:
+            self._drop(min(idle, key=lambda actor: actor.used))
+            self._free = (0.0, {})
+
+    def _is_measuring(self) -> bool:
+        """Whether the memory of a training run is still being measured, on a whole GPU; this begins it."""
+        if self._probe is None:
+            return False
+        if self._measures is None:
+            whole = Shape(1.0, self._threads, 0)
+            actor = next((one for one in self._actors if one.ready and one.shape == whole), None)
+            if actor is None:
+                self._grow(whole, 1)
+            elif not actor.jobs:
+                actor.handle.run.remote([(self._probe, {})])
+                self._measures = actor
+        return True
+
+    def _measured(self, ended: Sequence[Finished]) -> None:
+        """Take the share of a GPU from what a run was measured to need."""
+        for one in ended:
+            if self._probe is not None and one.key == self._probe.key:
+                self._share = share_of_gpu(json.loads(one.output.get("memory", b"{}")))
+                self._probe = self._measures = None
+
+    def _drop(self, actor: _Actor) -> None:
+        """End an actor."""
+        self._actors.remove(actor)
+        with contextlib.suppress(Exception):  # it is gone, or the cluster is
+            self._ray.kill(actor.handle)
+        if actor.group is not None:
+            with contextlib.suppress(Exception):
+                self._ray.util.remove_placement_group(actor.group)
+
+    def _ask_for(self, bundles: list[dict[str, float]]) -> None:
+        """Have a cluster that grows make room for so many workers."""
+        if self._settings.workers is None or bundles == self._asked:
+            return
+        from ray.autoscaler.sdk import request_resources
+
+        request_resources(bundles=bundles)
+        self._asked = bundles
+
+    def _find_orphans(self) -> dict[str, _Actor]:
+        """The actors that a driver of this results folder has left, by the keys of their jobs."""
+        if not self._settings.address:
+            return {}
+        found: dict[str, _Actor] = {}
+        for name in self._ray.util.list_named_actors():
+            with contextlib.suppress(Exception):  # it has just ended
+                handle = self._ray.get_actor(name)
+                keys, alone = self._ray.get(handle.keys.remote(), timeout=10)
+                if not keys and alone > 2 * LISTEN:
+                    self._ray.kill(handle)  # idle, and its driver is gone
+                    continue
+                hello = self._ray.get(handle.hello.remote(), timeout=10)
+                actor = _Actor(handle=handle, shape=hello.shape, node=hello.node, host=hello.host)
+                found |= dict.fromkeys(keys, actor)
+        return found
+
+    # News
+
+    def _news(self, actor: _Actor) -> list[Finished]:
+        """The ended jobs of an actor whose answer is there."""
+        errors = self._ray.exceptions
+        call, actor.call = actor.call, None
+        try:
+            answer = self._ray.get(call)
+        except errors.ActorUnavailableError as error:
+            actor.unreachable = actor.unreachable or time.monotonic()
+            return self._lose(actor, error) if time.monotonic() - actor.unreachable > UNREACHABLE else []
+        except (errors.RayActorError, errors.OutOfMemoryError, errors.RaySystemError) as error:
+            return self._lose(actor, error)
+        actor.unreachable = None
+        if isinstance(answer, Hello):
+            return self._meet(actor, answer)
+        actor.read, news = answer
+        return self._read(news, actor)
+
+    def _meet(self, actor: _Actor, hello: Hello) -> list[Finished]:
+        if hello.refusal:
+            raise refused(hello.refusal)
+        actor.node, actor.host, actor.used = hello.node, hello.host, time.monotonic()
+        return []
+
+    def _read(self, news: Report, actor: _Actor) -> list[Finished]:
+        for key, event in news.events:
+            if key in actor.jobs:
+                self._listener(key, event)
+        ended = [one for one in news.ended if one.key in actor.jobs]
+        for one in ended:
+            job, since = actor.jobs.pop(one.key)
+            actor.used = time.monotonic()
+            lane, seconds = self.lane(job), actor.used - since
+            self._seconds[lane] = 0.9 * self._seconds.get(lane, seconds) + 0.1 * seconds
+        if actor is self._measures:
+            self._measured(news.ended)
+        return ended
+
+    def _lose(self, actor: _Actor, error: Exception) -> list[Finished]:
+        """The jobs of an actor that is gone, each as failed for a reason that is not its own."""
+        memory = isinstance(error, self._ray.exceptions.OutOfMemoryError) or "OOM" in str(error)
+        cause: Cause = "memory" if memory else "node"
+        where = actor.host or "A node"
+        message = f"{where} ran out of memory." if memory else f"The worker on {where} was lost."
+        self._drop(actor)
+        if actor is self._measures:
+            self._probe = self._measures = None
+        failure = Failure(kind="WorkerLost", message=message, cause=cause, traceback=str(error))
+        return [Finished(key=key, failure=failure) for key in actor.jobs]
+
+    @property
+    def _task(self) -> Any:
+        return self._ray.remote(run_at_once).options(num_cpus=1, max_retries=0)
+
+    def _end_task(self, ref: Any) -> list[Finished]:
+        job = self._tasks.pop(ref)
+        errors = self._ray.exceptions
+        try:
+            news = self._ray.get(ref)
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.RaySystemError) as error:
+            message, text = "The node that ran it was lost.", str(error)
+            failure = Failure(kind="WorkerLost", message=message, cause="node", traceback=text)
+            return [Finished(key=job.key, failure=failure)]
+        if isinstance(news, str):
+            raise refused(news)
+        for key, event in news.events:
+            self._listener(key, event)
+        return [*news.ended]
+
+
+def _connect(settings: RaySettings, namespace: str) -> bool:
+    """Join a cluster or start one; whether that was done here.
+
+    Raises:
+        UsageError: There is none, or it is of another version.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            "--executor ray needs Ray, which is not installed here.",
+            hint="Type pip install 'encoder-harness[ray]', here and on every node.",
+        ) from error
+    if ray.is_initialized():
+        return False
+    _require_answer(settings.address)
+    options: dict[str, Any] = {"address": settings.address or "local", "namespace": namespace}
+    if not settings.address:
+        options |= {"num_cpus": cores(), "include_dashboard": False}
+    try:
+        ray.init(**options, log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as error:
+        raise _no_cluster(settings.address, str(error)) from error
+    except RuntimeError as error:
+        if "ersion" not in str(error):
+            raise
+        raise UsageError(
+            f"The Ray cluster at {settings.address} is of another version. {' '.join(str(error).split())}",
+            hint="Install the same Ray and Python here and there (requirements/cluster.txt).",
+        ) from error
+    return True
+
+
+def _require_answer(address: str) -> None:
+    """Refuse an address that nobody answers, at which Ray itself would wait for minutes."""
+    if address in ("", "auto"):
+        return
+    if "://" in address:
+        raise UsageError(
+            f"{address} is the address of a Ray client; the driver must run on a node of the cluster.",
+            hint="Run it there with --executor ray:auto, e.g. by ray job submit --address … -- harness run …",
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{address!r} is no address of a Ray cluster.", hint="Type HOST:PORT, or auto.")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise _no_cluster(address, str(error)) from error
+
+
+def _no_cluster(address: str, reason: str) -> UsageError:
+    where = "on this machine" if address == "auto" else f"at {address}"
+    return UsageError(
+        f"No Ray cluster answers {where}: {reason.rstrip('.')}.",
+        hint="Start one with ray start --head, type its HOST:PORT (6379 is the usual port), or leave the "
+        "address out to start one for this run.",
+    )
+
+
+def _node_name(node: Mapping[str, Any]) -> str:
+    return str(node["NodeManagerHostname"] or node["NodeName"])
+
+
+def _devices_text(resources: Mapping[str, float]) -> str:
+    gpus = int(resources.get("GPU", 0))
+    first = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
+    count = int(resources.get("CPU", 0))
+    memory = human_size(int(resources.get("memory", 0)))
+    return ", ".join([*first, f"{count} core{'s' * (count != 1)}", memory])
+
+
+def share_of_gpu(measured: Mapping[str, float | None]) -> float:
+    """The part of a GPU that a training run takes, by the most memory that one was measured to take.
+
+    >>> share_of_gpu({"peak_bytes": 9e9, "device_bytes": 80e9}), share_of_gpu({"peak_bytes": None})
+    (0.125, 1.0)
+    """
+    peak, whole = measured.get("peak_bytes"), measured.get("device_bytes")
+    if not peak or not whole:
+        return 1.0
+    return math.floor(10_000 / max(1, int(whole * SHARE // peak))) / 10_000

@@ -1,0 +1,183 @@
+"""The part of the Ray executor that runs on the nodes: an actor with a worker process, and a task."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.context import Event, JobContext
+from harness.data.locate import human_size
+from harness.executors.executor import Inputs, run_job
+from harness.executors.node import (
+    NodeWorker,
+    Report,
+    WorkerSettings,
+    differences,
+    host_name,
+    merged,
+    visible_devices,
+)
+from harness.jobs import Job
+
+IDLE_ORPHAN = 60.0
+"""Seconds without a driver after which an actor without work ends."""
+
+KEPT = 3600.0
+"""Seconds for which an actor without a driver keeps the output of jobs that have ended."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What an actor takes: GPUs or a part of one, cores, bytes of memory; `group` reserves them first."""
+
+    gpus: float
+    cpus: int
+    memory: int
+    group: bool = False
+
+    def __str__(self) -> str:
+        gpus = [f"{self.gpus:g} GPU{'s' * (self.gpus > 1)}"] if self.gpus else []
+        memory = [human_size(self.memory)] if self.memory else []
+        return ", ".join([*gpus, f"{self.cpus} core{'s' * (self.cpus > 1)}", *memory])
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """In Ray's words."""
+        every = {"GPU": self.gpus, "CPU": float(self.cpus), "memory": float(self.memory)}
+        return {name: value for name, value in every.items() if value}
+
+    def count_in(self, free: Mapping[str, float]) -> int:
+        """How many of it there is room for."""
+        return int(min(free.get(name, 0.0) / value + 1e-9 for name, value in self.resources.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello:
+    """The first answer of an actor: its node, its machine's name, and why it cannot work; empty if it can."""
+
+    node: str
+    host: str
+    refusal: str
+    shape: Shape
+
+
+class RayWorker:
+    """The actor: it runs the jobs that it was sent in turn, and keeps news until they are read."""
+
+    def __init__(
+        self, environment: Mapping[str, str], settings: bytes, kind: str, devices: int, shape: Shape
+    ) -> None:
+        self._shape = shape
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[Job, Inputs]] = deque()
+        self._news: list[tuple[int, Report]] = []
+        self._number = 0
+        self._keys: list[str] = []
+        self._heard = time.monotonic()
+        self._closed = False
+        self._worker: NodeWorker | None = None
+        found = differences(environment)
+        self._refusal = (
+            f"{host_name()} has another environment than the driver: {'; '.join(found)}." if found else ""
+        )
+        if not self._refusal:
+            own: WorkerSettings = pickle.loads(settings)
+            self._refusal = own.refusal()
+            places = ("cpu",) * devices if kind == "cpu" else visible_devices(kind)
+            self._worker = None if self._refusal else NodeWorker(own, places)
+        if self._worker is not None:
+            threading.Thread(target=self._serve, args=(self._worker,), name="jobs", daemon=True).start()
+
+    def hello(self) -> Hello:
+        """Where it is, and why it cannot work."""
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        return Hello(node=node, host=host_name(), refusal=self._refusal, shape=self._shape)
+
+    def run(self, jobs: Sequence[tuple[Job, Inputs]]) -> None:
+        """Take jobs."""
+        with self._changed:
+            self._heard = time.monotonic()
+            self._queue.extend(jobs)
+            self._keys += [job.key for job, _ in jobs]
+            self._changed.notify_all()
+
+    def report(self, read: int, seconds: float) -> tuple[int, Report]:
+        """The news after number `read`, and the number of the last; those up to `read` are dropped."""
+        with self._changed:
+            self._heard = time.monotonic()
+            over = {one.key for number, news in self._news if number <= read for one in news.ended}
+            self._news = [(number, news) for number, news in self._news if number > read]
+            self._keys = [key for key in self._keys if key not in over]
+            self._changed.wait_for(lambda: self._news, seconds)
+            self._heard = time.monotonic()
+            events = [event for _, news in self._news for event in news.events]
+            ended = tuple(one for _, news in self._news for one in news.ended)
+            return self._number, Report(events=merged(events), ended=ended)
+
+    def keys(self) -> tuple[list[str], float]:
+        """The jobs that it has, or whose end nobody has read; and the seconds since a driver was heard."""
+        return self._keys, time.monotonic() - self._heard
+
+    def cancel(self, key: str) -> None:
+        """Stop a job."""
+        with self._changed:
+            running = self._keys[:1] == [key] and self._worker is not None and not self._worker.free
+            self._queue = deque(pair for pair in self._queue if pair[0].key != key)
+            self._keys = [one for one in self._keys if one != key]
+        if running and self._worker is not None:
+            self._worker.cancel()
+
+    def stop(self) -> None:
+        """End the process, in the middle of a job as well; a training writes a checkpoint before."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._worker is not None:
+            self._worker.close()
+
+    def _serve(self, worker: NodeWorker) -> None:
+        while not self._closed:
+            with self._changed:
+                if worker.free and not self._queue:
+                    self._changed.wait_for(lambda: self._queue or self._closed, 1.0)
+                    self._end_without_driver()
+                if self._closed:
+                    return
+                if worker.free and self._queue:
+                    worker.start(*self._queue.popleft())
+            news = worker.poll(0.1)
+            if news.events or news.ended:
+                with self._changed:
+                    self._number += 1
+                    self._news.append((self._number, news))
+                    self._changed.notify_all()
+
+    def _end_without_driver(self) -> None:
+        """End the actor where no driver was heard for long and nothing runs."""
+        alone = time.monotonic() - self._heard
+        if not self._queue and alone > (KEPT if self._keys else IDLE_ORPHAN):
+            if self._worker is not None:
+                self._worker.close()
+            os._exit(0)
+
+
+def run_at_once(environment: Mapping[str, str], settings: bytes, job: Job, inputs: Inputs) -> Any:
+    """The task: run a job of a moment; gives its events and its end, or why this machine cannot."""
+    found = differences(environment)
+    if found:
+        return f"{host_name()} has another environment than the driver: {'; '.join(found)}."
+    own: WorkerSettings = pickle.loads(settings)
+    events: list[tuple[str, Event]] = []
+    context = JobContext(
+        device="cpu", cache=own.cache, emit=lambda event: events.append((job.key, event)), limits=own.limits
+    )
+    finished = run_job(job, inputs, ("cpu",), context)
+    return Report(events=merged(events), ended=(finished,))
