@@ -16,6 +16,7 @@ from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_wei
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
+from harness.run_log import Node
 from harness.store import Store
 from harness.training_jobs import Choose
 from harness.workers import Failure, Finished, Worker, open_workers
@@ -42,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Callbacks of a run: events of running jobs, results as they come, and records of trials.
+    """Callbacks of a run: events of running jobs, results as they come, records of trials, a cluster's nodes.
 
     Trials are training runs and scores of a sweep; one that another process has made meanwhile is passed on
     as well.
@@ -51,6 +52,7 @@ class Listeners:
     event: Callable[[Job, Event], None] = lambda _job, _event: None
     result: Callable[[Result], None] = lambda _result: None
     trained: Callable[[Job, Record], None] = lambda _job, _record: None
+    nodes: Callable[[Sequence[Node]], None] = lambda _nodes: None
 
 
 class Driver:
