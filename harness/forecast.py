@@ -195,7 +195,7 @@ def full_pace_left(work: Sequence[Work], now: float) -> float | None:
         for one in work
         if one.ended is None
     ]
-    pace = busy_workers(work, now)
+    pace = _busy_workers(work, now)
     return (
         max(math.fsum(w * rest for w, rest in rests) / pace, *(rest for _, rest in rests)) if rests else 0.0
     )
@@ -215,10 +215,10 @@ def time_left(work: Sequence[Work], now: float, *, window: float = math.inf) -> 
     rests = [_Rest.of(one, known.like(one.groups), now) for one in work if one.ended is None]
     if not rests:
         return TimeLeft(seconds=0.0, low=0.0, high=0.0)
-    return _Remainder(rests=rests, pace=busy_workers(work, now, window=window)).left()
+    return _Remainder(rests=rests, pace=_busy_workers(work, now, window=window)).left()
 
 
-def busy_workers(work: Sequence[Work], now: float, *, window: float = math.inf) -> float:
+def _busy_workers(work: Sequence[Work], now: float, *, window: float = math.inf) -> float:
     """The mean number of busy workers over the last seconds; 1 where nothing has run."""
     first = min((one.begun for one in work if one.begun is not None and one.spent(now)), default=now)
     since = max(first, now - window)

@@ -15,6 +15,7 @@ import secrets
 import shlex
 import shutil
 import socket
+import sys
 import threading
 import time
 from collections import Counter
@@ -163,11 +164,6 @@ def nodes_text(nodes: Sequence[Node]) -> str:
     return ", ".join(parts)
 
 
-def command_text(words: Sequence[str]) -> str:
-    """A command line as it can be typed again, whatever the path of the program was."""
-    return shlex.join([Path(words[0]).name.replace("__main__.py", "harness"), *words[1:]]) if words else ""
-
-
 class _Failure(Protocol):
     """The reason why a job failed (harness.workers.Failure)."""
 
@@ -213,7 +209,7 @@ class RunLog:
         jobs: The jobs of the plan.
         known: The keys of those that were done before.
         executor: Where jobs run, in words, e.g. "local: cuda:0,cuda:1".
-        command: The command line.
+        command: The command line; empty for that of this process.
         clock: Seconds; only differences count.
         every: Seconds between two heartbeats.
 
@@ -248,7 +244,7 @@ class RunLog:
         self._file = os.open(self.folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._unsynced, self._half = False, False
         self._write_heartbeat()
-        prune(folder, keep=KEEP, now=_written(self.folder / HEARTBEAT))
+        _prune(folder, keep=KEEP, now=_written(self.folder / HEARTBEAT))
         self._thread = threading.Thread(target=self._beat_on, args=(every,), name="run log", daemon=True)
         self._thread.start()
 
@@ -402,9 +398,18 @@ def _header(jobs: Sequence[Job], known: Collection[str], *, executor: str, comma
         "pid": os.getpid(),
         "started": datetime.now(tz=UTC).isoformat(timespec="seconds"),
         "executor": executor,
-        "command": command,
+        "command": command or _command_text(sys.argv),
         "jobs": entries,
     }
+
+
+def _command_text(words: Sequence[str]) -> str:
+    """A command line as it can be typed again, whatever the path of the program was.
+
+    >>> _command_text(["/opt/env/bin/harness", "run", "--prompt", "query=a b"])
+    "harness run --prompt 'query=a b'"
+    """
+    return shlex.join([Path(words[0]).name.replace("__main__.py", "harness"), *words[1:]])
 
 
 def _cause(failure: _Failure) -> dict[str, str]:
@@ -426,7 +431,7 @@ def _written(path: Path) -> float:
         return 0.0
 
 
-def prune(folder: Path, *, keep: int, now: float) -> None:
+def _prune(folder: Path, *, keep: int, now: float) -> None:
     """Remove the logs of runs that are over, but for the last ones.
 
     Args:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from harness import files
+from harness.documents import Document, DocumentKind
 from harness.errors import RecordError
 from harness.forecast import TimeLeft, Work, time_left
 from harness.run_log import (
@@ -182,11 +183,14 @@ class RunStatus:
         return {**asdict(replace(self, nodes=())), "nodes": nodes}
 
 
-def read_runs(folder: Path, *, pause: Callable[[float], None] = time.sleep) -> list[RunStatus]:
+def read_runs(
+    folder: Path, *, over: int | None = None, pause: Callable[[float], None] = time.sleep
+) -> list[RunStatus]:
     """The runs that have a log in a folder, newest first.
 
     Args:
         folder: The folder of all logs, `<results>/runs`.
+        over: How many of the runs that are over are read, the newest ones; None for all.
         pause: Waits for some seconds; used only where the folder cannot be written and a driver on another
             machine may be alive.
 
@@ -194,11 +198,15 @@ def read_runs(folder: Path, *, pause: Callable[[float], None] = time.sleep) -> l
         NewerSchemaError: A log was written by a newer version.
         RecordError: A log is damaged.
     """
-    places = sorted((path.parent for path in folder.glob(f"*/{HEARTBEAT}")), reverse=True)
-    logs = [log for log in map(_Log.read, places) if log is not None]
-    now = _file_system_time(folder) if any(not log.heartbeat.ended for log in logs) else None
+    beats = [beat for beat in map(_Beat.read, sorted(folder.glob("*"), reverse=True)) if beat is not None]
+    now = _file_system_time(folder) if beats else None
+    ended = [beat for beat in beats if beat.is_over(now)]
+    skipped = [] if over is None else ended[over:]
+    logs = [log for log in map(_Log.of, (beat for beat in beats if beat not in skipped)) if log is not None]
     beating = _beating(logs, pause) if now is None else {}
-    return [log.status(now, beating.get(log.folder)) for log in logs]
+    found = [log.status(now, beating.get(log.folder)) for log in logs]
+    last = [run for run in found if run.state != "running"][:over]
+    return [run for run in found if run.state == "running" or run in last]
 
 
 def _file_system_time(folder: Path) -> float | None:
@@ -218,11 +226,41 @@ def _beating(logs: Sequence[_Log], pause: Callable[[float], None]) -> dict[Path,
     open_ = [log for log in logs if not log.heartbeat.ended and not log.header.process_is_gone]
     if open_:
         pause(2.5 * EVERY)
-    later = {log.folder: _Log.read(log.folder) for log in open_}
+    later = {log.folder: _Beat.read(log.folder) for log in open_}
     return {
         log.folder: (again := later[log.folder]) is not None and again.heartbeat.beat != log.heartbeat.beat
         for log in open_
     }
+
+
+@dataclass(frozen=True)
+class _Beat:
+    """The heartbeat of a run, and when it was written by the clock of its file system."""
+
+    folder: Path
+    heartbeat: Heartbeat
+    written: float
+
+    @staticmethod
+    def read(folder: Path) -> _Beat | None:
+        """The heartbeat in a folder; None where there is none."""
+        try:
+            with (folder / HEARTBEAT).open("rb") as file:  # what other machines wrote is seen on opening
+                written, text = os.fstat(file.fileno()).st_mtime, file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _Beat(folder, _parsed(HEARTBEATS, text, folder / HEARTBEAT), written)
+
+    def is_over(self, now: float | None) -> bool:
+        """Whether the run is certainly over, wherever its driver was."""
+        return bool(self.heartbeat.ended) or (now is not None and now - self.written > SILENT_HERE)
+
+
+def _parsed(kind: DocumentKind[Document], text: bytes, path: Path) -> Document:
+    try:
+        return kind.parse(text, where=path)
+    except ValueError as error:
+        raise RecordError(f"{path} is damaged: {error}.", hint=kind.hint) from error
 
 
 @dataclass(frozen=True)
@@ -236,22 +274,17 @@ class _Log:
     attempts: tuple[_Attempt, ...]
 
     @staticmethod
-    def read(folder: Path) -> _Log | None:
-        """The log in a folder; None where it was removed meanwhile, or its driver died while making it."""
+    def of(beat: _Beat) -> _Log | None:
+        """The log with a heartbeat; None where it was removed meanwhile."""
+        folder, heartbeat = beat.folder, beat.heartbeat
         try:
-            with (folder / HEARTBEAT).open("rb") as file:  # other machines' writes are seen on opening
-                written, text = os.fstat(file.fileno()).st_mtime, file.read()
             head = (folder / HEADER).read_bytes()
             lines = (folder / EVENTS).read_bytes().splitlines()
         except FileNotFoundError:
             return None
-        try:
-            heartbeat = HEARTBEATS.parse(text, where=folder / HEARTBEAT)
-            header = HEADERS.parse(head, where=folder / HEADER)
-        except ValueError as error:
-            raise RecordError(f"The log {folder} is damaged: {error}.", hint=HEADERS.hint) from error
+        header = _parsed(HEADERS, head, folder / HEADER)
         attempts = tuple(_attempts(lines, len(header.jobs), heartbeat))
-        return _Log(folder, header, heartbeat, written, attempts)
+        return _Log(folder, header, heartbeat, beat.written, attempts)
 
     @property
     def jobs(self) -> tuple[LoggedJob, ...]:
@@ -335,7 +368,7 @@ class _Log:
                     behind = sorted(set[int]().union(*(roots[one] for one in numbers))) if kinds else []
                     yield Wait(
                         counts=self._by_kind(numbers),
-                        reason=reason,  # type: ignore[arg-type]
+                        reason=reason,
                         behind=self._by_kind(behind),
                         label=self.jobs[behind[0]].label if len(behind) == 1 else "",
                     )
@@ -366,7 +399,7 @@ class _Log:
                 if one.how == how:
                     groups[one.cause, one.hint].append(self.jobs[one.job].label)
             for (cause, hint), labels in groups.items():
-                yield Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))  # type: ignore[arg-type]
+                yield Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
 
     def _left(self) -> TimeLeft | None:
         last = {one.job: one for one in self.attempts}
