@@ -17,6 +17,7 @@ from harness.provenance import __version__
 COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",
     "train": "Make a model of a backbone with a recipe.",
+    "status": "Show what runs where, what waits, what failed, the cost and the time left.",
     "list": "List models, suites, tasks, and what has been measured.",
     "show": "Show what has been measured of a model.",
     "explain": "Show which tokens of a document the tokens of a query match.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_wei
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
+from harness.run_log import Closing, Node, RunLog
 from harness.store import Store
 from harness.training_jobs import Choose
 
@@ -29,6 +30,9 @@ _OPEN = ("waiting", "running")
 
 PATIENCE = 0.5
 """Seconds between two checks of work that another driver has claimed."""
+
+NODES = 2.0
+"""Seconds between two looks at the nodes of a cluster."""
 
 CHECKS = 100
 """The claims of other drivers that are looked at each time."""
@@ -122,7 +126,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Callbacks of a run: events of running jobs, results as they come, and records of trials.
+    """Callbacks of a run: events of running jobs, results as they come, records of trials, a cluster's nodes.
 
     Trials are training runs and scores of a sweep; one that another process has made meanwhile is passed on
     as well.
@@ -131,6 +135,7 @@ class Listeners:
     event: Callable[[Job, Event], None] = lambda _job, _event: None
     result: Callable[[Result], None] = lambda _result: None
     trained: Callable[[Job, Record], None] = lambda _job, _record: None
+    nodes: Callable[[Sequence[Node]], None] = lambda _nodes: None
 
 
 class Driver:
@@ -169,7 +174,7 @@ class Driver:
         self._unsettled = sum(state == "waiting" for state in self._state.values())
         self._running: set[str] = set()
         self._blocked: deque[Job] = deque()
-        self._next_look = 0.0
+        self._next_look = self._next_nodes = 0.0
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
         self._readers = Counter(name for job in plan.jobs for name in job.inputs)
@@ -218,11 +223,15 @@ class Driver:
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._hear)
+        self._log = RunLog(
+            self._store.root / "runs", jobs=self.plan.jobs, known=self.plan.known, executor=executor.name
+        )
         try:
             done = frozenset(key for key, state in self._state.items() if state == "done")
             self._queue = _Queue(self._jobs.values(), done, executor.lane)
             self._queue.put_first(executor.running())
             while self._unsettled and not self._stopped():
+                self._show_nodes(executor)
                 late = ends is not None and time.monotonic() >= ends
                 if late and not self._running:
                     break
@@ -232,6 +241,20 @@ class Driver:
         finally:
             executor.close()
             self._leases.close()
+            self._log.close(self._closing())
+
+    def _closing(self) -> Closing:
+        """How the run has ended, for its log."""
+        return "stopped" if self._unsettled else "failed" if self._failures else "finished"
+
+    def _show_nodes(self, executor: Executor) -> None:
+        """Tell of the nodes of a cluster, every few seconds."""
+        if time.monotonic() < self._next_nodes:
+            return
+        self._next_nodes = time.monotonic() + NODES
+        if nodes := executor.nodes():
+            self._log.nodes(nodes)
+            self._listeners.nodes(nodes)
 
     def _stopped(self) -> bool:
         return self._fail_fast and bool(self._failures)
@@ -249,10 +272,12 @@ class Driver:
                 continue
             if job.claim and not self._take(job.claim):
                 if self._state[job.key] == "waiting":
+                    self._log.claimed_elsewhere(job)
                     self._blocked.append(job)
                 continue
             self._set(job.key, "running")
-            executor.submit(job, {key: self._output(key) for key in job.inputs})
+            seat = executor.submit(job, {key: self._output(key) for key in job.inputs})
+            self._log.started(job, seat.node, seat.devices)
             yield job
 
     def _look_again(self) -> None:
@@ -329,6 +354,8 @@ class Driver:
         if record is None or self._has_other_weights(claim, record):
             return False
         for key in self._of_claim[claim]:
+            if self._state[key] == "waiting":
+                self._log.ended(self._jobs[key], "shared")
             self._set(key, "done")
         if claim in self._cells:
             cell = self._cells[claim]
@@ -358,6 +385,10 @@ class Driver:
             job = self._jobs[job.key] = replace(job, halvings=job.halvings + 1)
         how = "with batches of half the size" if failure.cause == "memory" else "on another machine"
         self._listeners.event(job, Event(kind="note", text=f"{failure.message} It is tried again {how}."))
+        if failure.cause == "node":
+            self._log.lost(job, failure.message)
+        else:
+            self._log.ended(job, "retried", failure)
         self._set(job.key, "waiting")
         self._queue.replace(job)
         return True
@@ -366,6 +397,7 @@ class Driver:
         if job.place is None:
             self._outputs[job.key] = finished.output
         self._set(job.key, "done")
+        self._log.ended(job, "done")
         if job.place is None:
             if job.claim == job.key:
                 self._give_back(job)
@@ -398,9 +430,11 @@ class Driver:
                 hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
             )
         self._set(job.key, "failed")
+        self._log.ended(job, "failed", failure)
         self._failures[job.key] = failure
         for key in self._dependants(job.key):
             self._set(key, "skipped")
+            self._log.ended(self._jobs[key], "skipped")
             if key in self._cells:
                 self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
         if job.key in self._cells:
@@ -410,6 +444,7 @@ class Driver:
     def _leave_out(self, job: Job, failure: Failure) -> None:
         """Go on without a member of a sweep whose training diverged: it has no scores."""
         self._listeners.event(job, Event(kind="failed", text=failure.message))
+        self._log.ended(job, "failed", failure)
         members = [key for key in self._dependants(job.key) if self._jobs[key].member]
         for key in (job.key, *members):
             self._outputs[key] = {}
@@ -466,6 +501,7 @@ class Driver:
         if event.kind == "encoded":
             self.texts_encoded += event.texts
             self.tokens_encoded += event.tokens
+        self._log.heard(self._jobs[key], event)
         self._listeners.event(self._jobs[key], event)
 
 

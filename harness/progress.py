@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
@@ -23,12 +22,14 @@ from harness import evaluation, results
 from harness.context import Event
 from harness.evaluation import DiskNeed, TrainedModel
 from harness.execute import Listeners, Result
+from harness.forecast import Work, full_pace_left
 from harness.identity import encoding_identity
 from harness.jobs import Job
 from harness.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.record import Record
 from harness.report import Report, impossible_results, print_failures
 from harness.request import PreparedRun
+from harness.run_log import Node, nodes_text
 from harness.scores import score_text
 
 if TYPE_CHECKING:
@@ -67,14 +68,8 @@ class _Run:
     steps: int = 0
     done: int = 0
 
-    def spent(self, now: float) -> float:
-        """The seconds since it began, up to its end."""
-        return 0.0 if self.begun is None else (now if self.ended is None else self.ended) - self.begun
-
     def whole(self, now: float) -> float | None:
         """The seconds from its beginning to its end, by its steps so far; None before the first ones."""
-        if self.ended is not None:
-            return self.spent(now) or None  # another process has made it
         if self.begun is None or self.loaded is None or not self.done:
             return None
         return self.loaded - self.begun + (now - self.loaded) * self.steps / self.done
@@ -119,22 +114,12 @@ class _Forecast:
 
     def left(self) -> float | None:
         """The seconds until all runs have ended; None before the first steps of the first one."""
-        now, runs = self._clock(), self._runs.values()
-        lasting: dict[str, list[float]] = {}
-        for run in runs:
-            if whole := run.whole(now):
-                lasting.setdefault(run.task, []).append(whole)
-        if not lasting:
-            return None
-        every = [seconds for found in lasting.values() for seconds in found]
-        rest = [
-            max(0.0, (run.whole(now) or fmean(lasting.get(run.task, every))) - run.spent(now))
-            for run in runs
-            if run.ended is None
+        now = self._clock()
+        work = [
+            Work(key=key, groups=(run.task, None), begun=run.begun, ended=run.ended, whole=run.whole(now))
+            for key, run in self._runs.items()
         ]
-        first = min(run.begun for run in runs if run.begun is not None and run.spent(now))
-        pace = sum(run.spent(now) for run in runs) / (now - first)
-        return max(sum(rest) / pace, max(rest)) if rest else 0.0
+        return full_pace_left(work, now)
 
 
 class _Rate(TextColumn):
@@ -205,10 +190,22 @@ _SIDES = {"query": "queries", "document": "documents", "": "texts"}
 _Listen = Callable[[Event], None]
 
 
-def _bars(console: Console, clock: Callable[[], float]) -> Progress:
+class _Bars(Progress):
+    """Bars below a line on the nodes of a cluster, where there are any."""
+
+    nodes = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The line and the bars."""
+        if self.nodes:
+            yield Text(self.nodes, style="dim", no_wrap=True, overflow="ellipsis")
+        yield from super().get_renderables()
+
+
+def _bars(console: Console, clock: Callable[[], float]) -> _Bars:
     """Bars with their names, counts, tokens a second and time left; none where there is no terminal."""
     room = max(16, console.width - 60)
-    return Progress(
+    return _Bars(
         TextColumn(
             "{task.description}",
             markup=False,
@@ -250,7 +247,9 @@ class _Follower:
         )
         encoded = any(cell.recipe_plan is None for cell in plan.cells)
         self._tasks = self._progress.add_task("tasks", total=self._wanted, visible=encoded or not runs)
-        self.listeners = Listeners(event=self._event, result=self._result, trained=self._trained)
+        self.listeners = Listeners(
+            event=self._event, result=self._result, trained=self._trained, nodes=self._show_nodes
+        )
 
     def __enter__(self) -> _Follower:
         self._progress.start()
@@ -338,6 +337,13 @@ class _Follower:
         count = f"[{self._settled} of {self._wanted}] " if self._wanted > 1 else ""
         name = f"{cell.task.name} ({cell.subject.artifact.name})"
         self._print(f"{MARKS[result.how]} {count}{name}  {outcome}")
+
+    def _show_nodes(self, nodes: Sequence[Node]) -> None:
+        """Show how many nodes and workers a cluster has; where there are no bars, when that changes."""
+        text = nodes_text(nodes)
+        if text and text != self._progress.nodes and not self._console.is_terminal:
+            self._print(text)
+        self._progress.nodes = text
 
     def _drop(self, job: Job) -> None:
         self._remove(job.claim or job.key)

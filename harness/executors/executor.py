@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 from harness.context import Event, JobContext
 from harness.errors import HarnessError
 from harness.jobs import Job
+from harness.run_log import Node
 
 Inputs = Mapping[str, Mapping[str, bytes]]
 """The outputs of earlier jobs, by the job's key and the output's name."""
@@ -57,22 +58,11 @@ class Finished:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
-    """A machine of an executor.
+class Seat:
+    """Where a job runs: the machine's name, and the devices of the worker."""
 
-    Attributes:
-        name: Its name, for the user.
-        state: Whether it is there, was asked for, or was lost.
-        devices: Its devices in words, e.g. "8 GPUs".
-        workers: Its worker processes.
-        busy: Those that run a job.
-    """
-
-    name: str
-    state: Literal["alive", "asked for", "lost"] = "alive"
-    devices: str = ""
-    workers: int = 0
-    busy: int = 0
+    node: str
+    devices: tuple[str, ...]
 
 
 class Executor(Protocol):
@@ -100,8 +90,8 @@ class Executor(Protocol):
         """Whether a job can begin now; where not, the executor may begin to make room."""
         ...
 
-    def submit(self, job: Job, inputs: Inputs) -> str:
-        """Begin a job that has room; gives the name of the machine that runs it."""
+    def submit(self, job: Job, inputs: Inputs) -> Seat:
+        """Begin a job that has room, or find it where it runs already."""
         ...
 
     def poll(self, seconds: float) -> Sequence[Finished]:

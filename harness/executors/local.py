@@ -7,6 +7,7 @@ import importlib
 import multiprocessing as mp
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -20,8 +21,9 @@ from typing import Protocol
 from harness.context import Event, JobContext, WorkerLimits
 from harness.data.offline import forbid_network
 from harness.errors import UsageError
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Node, run_job
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, run_job
 from harness.jobs import Job
+from harness.run_log import Node
 from harness.training import PATIENCE
 
 LIBRARIES = ("torch", "transformers", "datasets")
@@ -86,38 +88,42 @@ class _InProcess:
     ) -> None:
         self.device = device
         self._listener = listener
-        self._current = ""
-        self._finished: Finished | None = None
+        self._next: tuple[Job, Inputs, tuple[str, ...]] | None = None
         self._context = JobContext(device=device, cache=cache, emit=self._tell, limits=limits)
 
     @property
     def waits_on(self) -> None:
-        """Nothing: a job is over when `start` returns."""
+        """Nothing: a job runs when its end is asked for."""
 
     @property
     def free(self) -> bool:
-        """Whether the last result was fetched."""
-        return self._finished is None
+        """Whether no job waits to be run."""
+        return self._next is None
 
     def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
-        self._current = job.key
-        self._finished = run_job(job, inputs, devices, self._context)
+        self._next = (job, inputs, devices)
 
     def forget(self) -> None:
         self._context.forget()
 
     def poll(self, seconds: float) -> Finished | None:
-        finished, self._finished = self._finished, None
-        return finished
+        """Run the job to its end."""
+        if self._next is None:
+            return None
+        try:
+            return run_job(*self._next, self._context)
+        finally:
+            self._next = None
 
     def restart(self) -> None:
-        self._finished = None
+        self._next = None
 
     def close(self) -> None:
         """Do nothing, since no job is left running."""
 
     def _tell(self, event: Event) -> None:
-        self._listener(self._current, event)
+        assert self._next is not None
+        self._listener(self._next[0].key, event)
 
 
 class Subprocess:
@@ -322,8 +328,8 @@ class LocalExecutor:
         """Whether a worker is free, and as many devices as the job needs for itself are idle."""
         return self._choice(job) is not None
 
-    def submit(self, job: Job, inputs: Inputs) -> str:
-        """Begin a job on a free worker; a single worker has run it when this returns."""
+    def submit(self, job: Job, inputs: Inputs) -> Seat:
+        """Begin a job on a free worker; a single worker, in this process, runs it when it is polled."""
         choice = self._choice(job)
         assert choice is not None
         worker, devices = choice
@@ -334,7 +340,7 @@ class LocalExecutor:
                 if other.device in devices and other is not worker:
                     other.forget()
         worker.start(job, inputs, devices)
-        return worker.device
+        return Seat(node=host_name(), devices=devices)
 
     def poll(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended. It waits for `seconds` if none has."""
@@ -380,3 +386,8 @@ class LocalExecutor:
             return None
         others = [device for device in idle if device != worker.device]
         return worker, (worker.device, *others[: needed - 1])
+
+
+def host_name() -> str:
+    """This machine's name, for the user."""
+    return socket.gethostname()

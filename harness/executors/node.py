@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,7 +22,7 @@ from harness import files
 from harness.context import Event, WorkerLimits
 from harness.errors import HarnessError, UsageError
 from harness.executors.executor import Finished, Inputs
-from harness.executors.local import LIBRARIES, Subprocess
+from harness.executors.local import LIBRARIES, Subprocess, host_name
 from harness.jobs import Job
 
 PROJECT = "encoder-harness"
@@ -121,11 +120,6 @@ def refused(reason: str) -> UsageError:
         hint="Every machine needs the same installation (requirements/cluster.txt, the same commit), and "
         "must see and be able to write the results folder and the cache (docs/cluster.md).",
     )
-
-
-def host_name() -> str:
-    """This machine's name, for the user."""
-    return socket.gethostname()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from typing import Any
 
 from harness.data.locate import human_size
 from harness.errors import UsageError
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Node
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import (
     Report,
@@ -35,6 +35,7 @@ from harness.executors.ray_actor import Hello, RayWorker, Shape, run_at_once
 from harness.executors.settings import RaySettings
 from harness.jobs import Job
 from harness.provenance import cores
+from harness.run_log import Node
 
 LISTEN = 2.0
 """Seconds after which an actor answers although there is nothing new."""
@@ -73,6 +74,7 @@ class _Actor:
     group: Any = None
     node: str = ""
     host: str = ""
+    devices: tuple[str, ...] = ()
     call: Any = None
     read: int = 0
     jobs: dict[str, tuple[Job, float]] = field(default_factory=dict)
@@ -194,11 +196,11 @@ class RayExecutor:
         self._grow(self._shape(job), self._expected.get(self.lane(job), 1))
         return False
 
-    def submit(self, job: Job, inputs: Inputs) -> str:
+    def submit(self, job: Job, inputs: Inputs) -> Seat:
         """Send a job to an actor, or find it on one where it runs already."""
         if not job.resources.needs_device:
             self._tasks[self._task.remote(*self._sent, job, inputs)] = job
-            return "ray"
+            return Seat(node="", devices=("cpu",))
         actor = self._orphans.pop(job.key, None)
         if actor is not None:
             if actor not in self._actors:
@@ -209,7 +211,7 @@ class RayExecutor:
             actor.handle.run.remote([(job, inputs)])
         actor.jobs[job.key] = (job, time.monotonic())
         actor.model, actor.used = job.model, time.monotonic()
-        return actor.host
+        return Seat(node=actor.host, devices=actor.devices)
 
     def poll(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended, after `seconds` at the latest."""
@@ -249,7 +251,7 @@ class RayExecutor:
                 Node(
                     name=name,
                     state="alive" if key in there else "lost",
-                    devices=_devices_text(there[key]["Resources"]) if key in there else "",
+                    devices=(_devices_text(there[key]["Resources"]),) if key in there else (),
                     workers=len(mine),
                     busy=sum(bool(actor.jobs) for actor in mine),
                 )
@@ -451,6 +453,7 @@ class RayExecutor:
                     continue
                 hello = self._ray.get(handle.hello.remote(), timeout=10)
                 actor = _Actor(handle=handle, shape=hello.shape, node=hello.node, host=hello.host)
+                actor.devices = hello.devices
                 found |= dict.fromkeys(keys, actor)
         return found
 
@@ -476,7 +479,8 @@ class RayExecutor:
     def _meet(self, actor: _Actor, hello: Hello) -> list[Finished]:
         if hello.refusal:
             raise refused(hello.refusal)
-        actor.node, actor.host, actor.used = hello.node, hello.host, time.monotonic()
+        actor.node, actor.host, actor.devices = hello.node, hello.host, hello.devices
+        actor.used = time.monotonic()
         return []
 
     def _read(self, news: Report, actor: _Actor) -> list[Finished]:

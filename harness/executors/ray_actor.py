@@ -14,12 +14,12 @@ from typing import Any
 from harness.context import Event, JobContext
 from harness.data.locate import human_size
 from harness.executors.executor import Inputs, run_job
+from harness.executors.local import host_name
 from harness.executors.node import (
     NodeWorker,
     Report,
     WorkerSettings,
     differences,
-    host_name,
     merged,
     visible_devices,
 )
@@ -59,10 +59,19 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Hello:
-    """The first answer of an actor: its node, its machine's name, and why it cannot work; empty if it can."""
+    """The first answer of an actor.
+
+    Attributes:
+        node: The id of its node.
+        host: The name of its machine.
+        devices: The devices that it was given, as the machine numbers them.
+        refusal: Why it cannot work; empty if it can.
+        shape: What it takes.
+    """
 
     node: str
     host: str
+    devices: tuple[str, ...]
     refusal: str
     shape: Shape
 
@@ -99,7 +108,10 @@ class RayWorker:
         import ray
 
         node = ray.get_runtime_context().get_node_id()
-        return Hello(node=node, host=host_name(), refusal=self._refusal, shape=self._shape)
+        given = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if self._shape.gpus else ["cpu"]
+        devices = tuple(name if name == "cpu" else f"GPU {name}" for name in given)
+        refusal, shape = self._refusal, self._shape
+        return Hello(node=node, host=host_name(), devices=devices, refusal=refusal, shape=shape)
 
     def run(self, jobs: Sequence[tuple[Job, Inputs]]) -> None:
         """Take jobs."""

@@ -16,6 +16,7 @@ from harness.jobs import Job, JobKind, Place
 from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.progress import _Follower, follow_events
 from harness.recipe import RecipePlan
+from harness.run_log import Node
 
 MODEL = ConfiguredModel(artifact=artifact(Path("tiny")), encoding=encoding())
 DONE = record(task("RTE"), 0.5, seconds={"train": 3700})
@@ -145,6 +146,25 @@ def test_on_a_terminal_a_bar_counts_the_runs() -> None:
     assert re.search(r"RTE, run 1.*50/100", shown)
     assert "tasks" not in shown
     assert not re.search(r"\d{4}-\d\d-\d\d", shown)
+
+
+def test_the_nodes_of_a_cluster_are_counted_when_they_change() -> None:
+    nodes = [Node(name="a", workers=4), Node(name="b", workers=4, busy=2), Node(name="", state="asked for")]
+    seen, shown = Watched(job("1")), Watched(job("1"), terminal=True)
+    for some in ((), nodes, nodes[:2], nodes[:2], nodes):
+        seen.follower.listeners.nodes(some)
+    counts = [line.split(" ", 2)[2] for line in seen.lines()]
+    assert counts == [
+        "2 nodes, 8 workers, 1 asked for",
+        "2 nodes, 8 workers",
+        "2 nodes, 8 workers, 1 asked for",
+    ]
+    with shown.follower:
+        shown.follower._progress.refresh()
+        assert "node" not in shown.out.getvalue()
+        shown.follower.listeners.nodes(nodes)
+        shown.follower._progress.refresh()
+    assert "2 nodes, 8 workers, 1 asked for" in shown.out.getvalue()
 
 
 def test_work_that_is_no_run_says_its_steps_and_each_minute_how_far_it_is() -> None:

@@ -1,0 +1,325 @@
+"""`harness status`: what runs where, what waits for what, failures, the cost so far and the time left."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness import paths
+from harness.commands import options
+from harness.errors import UsageError
+from harness.progress import duration_text
+from harness.run_log import nodes_text
+from harness.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
+from harness.terminal import console, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+
+SCHEMA = 1
+"""The version of the --json output (docs/json.md)."""
+
+ROWS = 12
+"""The running jobs and the nodes that are shown one by one, unless all are asked for."""
+
+KINDS = {
+    "train": ("training", "trainings"),
+    "resolve": ("check of a model", "checks of models"),
+    "encode": ("encoding", "encodings"),
+    "finetune": ("run", "runs"),
+    "select": ("choice", "choices"),
+    "score": ("score", "scores"),
+    "rank": ("ranking", "rankings"),
+}
+"""The kinds of jobs in words: one, and several."""
+
+NAMES = 2
+"""The jobs that one cause of failures names."""
+
+TROUBLES = {
+    "failed": "FAILED",
+    "lost": "LOST with its node, made again",
+    "retried": "FAILED and tried again",
+}
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""What sets a colour of a terminal."""
+
+_MODEL = re.compile(r" \([^()]*\)")
+"""The model in a job's name."""
+
+STYLES = {
+    "running": "bold green",
+    "finished": "bold green",
+    "failed": "bold red",
+    "stopped": "bold yellow",
+    "dead": "bold red",
+}
+
+
+@click.command("status")
+@options.results
+@click.option("--all", "everything", is_flag=True, help="Show every run that has a log, and every row.")
+@click.option(
+    "--watch",
+    "every",
+    type=click.FloatRange(min=0.5),
+    default=None,
+    metavar="SECONDS",
+    help="Look again so often, until Ctrl-C.",
+)
+@options.as_json
+def command(results: Path | None, everything: bool, every: float | None, as_json: bool) -> int:
+    """Show the runs that are under way in a results folder, and the last one that is over.
+
+    It reads the logs that runs write there, and may be typed on any machine that sees the folder. Ends
+    with 0, whatever became of the runs.
+    """
+    if results is not None and not results.is_dir():
+        raise UsageError(f"There is no folder {results}.", hint="See --results.")
+    folder = paths.results_folder(results)
+    if every is None:
+        _show(folder, everything, as_json=as_json)
+        return 0
+    try:
+        while True:
+            _show(folder, everything, as_json=as_json, redraw=True)
+            time.sleep(every)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _show(folder: Path, everything: bool, *, as_json: bool, redraw: bool = False) -> None:
+    """Print the chosen runs once; on a terminal in place of what was there."""
+    chosen = read_runs(folder / "runs", over=None if everything else 1)
+    chosen.sort(key=lambda run: run.state != "running")
+    if as_json:
+        document = {"schema": SCHEMA, "results": str(folder), "runs": [run.to_json() for run in chosen]}
+        click.echo(json.dumps(document, indent=None if redraw else 1, ensure_ascii=False))
+        return
+    out = console()
+    if not (redraw and out.is_terminal):
+        _print(chosen, folder, out, everything)
+        return
+    with out.capture() as shown:
+        _print(chosen, folder, out, everything)
+    lines = _fitting(shown.get().splitlines(), out.size.width, out.size.height - 1)
+    sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+    sys.stdout.flush()
+
+
+def _fitting(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
+    """The first lines that fit on a terminal, which wraps long ones; colours take no room."""
+    for line in lines:
+        height -= max(1, -(-len(_COLOUR.sub("", line)) // width))
+        if height < 0:
+            return
+        yield line
+
+
+def _print(runs: Sequence[RunStatus], folder: Path, out: Console, everything: bool) -> None:
+    if not any(run.state == "running" for run in runs):
+        last = "; the last one:" if len(runs) == 1 else "; the last ones:" if runs else "."
+        out.print(f"No run is under way in {folder}{last}", highlight=False, soft_wrap=True)
+    if not runs:
+        out.print("Start one: harness run --model MODEL --suite SUITE", highlight=False, soft_wrap=True)
+    for number, run in enumerate(runs):
+        if number:
+            out.print()
+        _print_run(run, out, len(run.running) + len(run.nodes) if everything else ROWS)
+
+
+def _print_run(run: RunStatus, out: Console, rows: int) -> None:
+    """The state of a run: what it needs from a person first, then what goes on, then its cost."""
+    from rich.text import Text
+
+    for line in (*_headlines(run), *_trouble_lines(run)):
+        out.print(line, soft_wrap=True)
+    for title, lines in (("nodes", [*_node_lines(run, rows)]), ("waiting", [*map(_wait_text, run.waits)])):
+        for number, line in enumerate(lines):
+            out.print(
+                Text.assemble(
+                    "  ", ("" if number else title, "bold"), *" " * (number and len(title)), "  ", line
+                )
+            )
+    out.print(Text.assemble("  ", ("cost", "bold"), f"     {_cost_text(run.cost)}"))
+    out.print(Text.assemble("  ", ("driver", "bold"), f"   {_driver_text(run)}"))
+    _print_running(run, out, rows)
+
+
+def _headlines(run: RunStatus) -> Iterator[Text]:
+    """How the run is and the time that is left, its command, and how many of its jobs are done."""
+    from rich.text import Text
+
+    state = "RUNNING for" if run.state == "running" else f"{run.state.upper()} after"
+    told = {"running": f", {_left_text(run)}", "dead": _death_text(run)}.get(run.state, _over_text(run))
+    yield Text.assemble((f"{state} {_rough(run.seconds)}", STYLES[run.state]), (told, "bold"))
+    if run.command:
+        yield Text(f"  {run.command}", style="bold" if run.state == "dead" else "dim")
+    total = sum(sum(states.values()) for states in run.counts.values())
+    parts = [f"{run.count('done', 'shared', 'known'):,} of {total:,} jobs done"]
+    for state, words in (("running", "under way"), ("waiting", "waiting")):
+        parts += [f"{run.count(state):,} {words}"] if run.count(state) else []
+    text = Text("  " + ", ".join(parts))
+    for state, words in (("failed", "failed"), ("skipped", "skipped for that")):
+        text.append(f", {run.count(state):,} {words}" if run.count(state) else "", "bold red")
+    yield text
+
+
+def _left_text(run: RunStatus) -> str:
+    if run.left is None:
+        return "time left unknown until a job has ended"
+    low, high = _rough(run.left.low), _rough(run.left.high)
+    return f"about {_rough(run.left.seconds)} left (80 %: {low} to {high})"
+
+
+def _death_text(run: RunStatus) -> str:
+    """Since when the driver is silent, and how to go on."""
+    silent = "" if run.age is None else f" {_rough(run.age)} ago"
+    return f": its driver died{silent}. What was finished is kept; to go on type"
+
+
+def _over_text(run: RunStatus) -> str:
+    return "" if run.age is None else f", {_rough(run.age)} ago"
+
+
+def _rough(seconds: float) -> str:
+    """A duration in words, to the minute.
+
+    >>> _rough(7.4), _rough(192), _rough(7300)
+    ('7 s', '3 min', '2 h 2 min')
+    """
+    return (
+        duration_text(seconds if seconds < 60 else 60 * round(seconds / 60))
+        .removesuffix(" 0 s")
+        .removesuffix(" 0 min")
+    )
+
+
+def _driver_text(run: RunStatus) -> str:
+    executor = f"; {run.executor}" if run.executor else ""
+    return f"process {run.pid} on {run.host} since {run.started[:16].replace('T', ' ')} UTC{executor}"
+
+
+def _trouble_lines(run: RunStatus) -> Iterator[Text]:
+    """Each cause of failures and of lost work, with the jobs that it hit."""
+    from rich.text import Text
+
+    for trouble in run.troubles:
+        style = "bold red" if trouble.how == "failed" else "bold yellow"
+        count = len(trouble.labels)
+        names = list(dict.fromkeys(_short(label, run) for label in trouble.labels))
+        more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+        title = TROUBLES[trouble.how] + (f", {count:,} jobs" if count > 1 else "")
+        yield Text.assemble("  ", (title, style), f"  {'; '.join(names[:NAMES])}{more}")
+        yield Text(f"    {trouble.cause or 'The cause is not known.'}")
+        if trouble.hint:
+            yield Text(f"    {trouble.hint}", style="dim")
+
+
+def _short(label: str, run: RunStatus) -> str:
+    """A job's name without the model in brackets, where the run has only one."""
+    labels = [job.label for job in run.running] + [one for found in run.troubles for one in found.labels]
+    models = {found[0] for found in map(_MODEL.search, labels) if found is not None}
+    return _MODEL.sub("", label) if len(models) == 1 else label
+
+
+def _node_lines(run: RunStatus, rows: int) -> Iterator[Text]:
+    """The nodes of a cluster: those that are lost first, of the others how many workers are busy."""
+    from rich.text import Text
+
+    if run.state != "running" or not run.nodes:
+        return
+    yield Text(nodes_text(run.nodes))
+    order = ("lost", "alive", "asked for")
+    nodes = sorted((node for node in run.nodes if node.name), key=lambda node: order.index(node.state))
+    for node in nodes[:rows]:
+        reason = f": {node.reason}" if node.reason else ""
+        if node.state == "alive":
+            yield Text(f"{node.name} {node.busy} of {node.size} workers busy{reason}")
+        else:
+            style = "bold red" if node.state == "lost" else "yellow"
+            yield Text.assemble(f"{node.name} ", (node.state, style), reason)
+    if len(nodes) > rows:
+        yield Text(f"and {len(nodes) - rows} more (--all)", style="dim")
+
+
+def _wait_text(wait: Wait) -> Text:
+    """A line on jobs that wait for the same."""
+    from rich.text import Text
+
+    behind = {
+        "worker": "a free worker",
+        "elsewhere": "another process, which has claimed the work",
+        "jobs": _counts_text(wait.behind) + (f" ({wait.label})" if wait.label else ""),
+    }[wait.reason]
+    return Text(f"{_counts_text(wait.counts)} for {behind}")
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    """Numbers of jobs by kind.
+
+    >>> _counts_text({"score": 1, "encode": 12})
+    '12 encodings, 1 score'
+    """
+    return ", ".join(
+        f"{counts[kind]:,} {one if counts[kind] == 1 else several}"
+        for kind, (one, several) in KINDS.items()
+        if counts.get(kind)
+    )
+
+
+def _print_running(run: RunStatus, out: Console, rows: int) -> None:
+    """The running jobs, the longest first: where, since when, how far."""
+    from rich.table import Table
+
+    if not run.running:
+        return
+    table = Table("was under way" if run.state == "dead" else "under way", "where", "for", "how far")
+    table.columns[2].justify = "right"
+    for job in run.running[:rows]:
+        where = " ".join(filter(None, (job.node, ",".join(job.devices))))
+        kind = "" if job.kind == "finetune" else f"{KINDS[job.kind][0]} "
+        table.add_row(f"{kind}{_short(job.label, run)}", where, _rough(job.seconds), _far(job))
+    print_table(table, out)
+    if len(run.running) > rows:
+        out.print(f"  and {len(run.running) - rows} more (--all)", style="dim", highlight=False)
+
+
+def _far(job: JobUnderWay) -> str:
+    """How far a job is: the share of its steps or texts, and its present step."""
+    if not job.total:
+        return job.step
+    share = f"{100 * job.done / job.total:.0f} %"
+    return share if job.unit == "steps" else f"{job.step}, {share}"
+
+
+def _cost_text(cost: Cost) -> str:
+    """Hours of devices and of CPU workers, with those of lost work."""
+    parts = [
+        f"{_hours(spent)} {unit}" + (f", {_hours(lost)} more lost" if lost else "")
+        for spent, lost, unit in (
+            (cost.device_hours, cost.lost_device_hours, "device-hours"),
+            (cost.cpu_hours, cost.lost_cpu_hours, "hours of CPU workers"),
+        )
+        if spent or lost
+    ]
+    return "; ".join(parts) or "nothing yet"
+
+
+def _hours(hours: float) -> str:
+    """Hours with as many digits as matter.
+
+    >>> _hours(0.012), _hours(3.14), _hours(1234.5)
+    ('0.01', '3.1', '1,234')
+    """
+    return f"{hours:.2f}" if hours < 1 else f"{hours:.1f}" if hours < 100 else f"{hours:,.0f}"

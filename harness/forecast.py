@@ -1,0 +1,303 @@
+"""The time that work still takes: by what has ended, what runs and what waits, with an 80 % interval.
+
+Of each piece of work the rest is expected from the durations of the narrowest group that has any: its own
+task, its own kind, or all. With the sum S of the rests, the number of workers P that were busy so far, and
+the longest chain C of rests of which each needs the one before,
+
+    left = max(S / P + T, C)
+
+T is the time in which the last pieces end while other workers have nothing to do any more. With durations of
+mean m and variance s², a piece that is under way has ρ = (m² + s²) / 2m before it on average; of k such
+pieces the last one ends (k - 1) / (k + 1) · ρ after their mean if durations are equal, and (H(k) - 1) · ρ if
+they are exponential, with H(k) = 1 + 1/2 + … + 1/k. T lies between the two by v = min(1, s² / m²), which is 0
+and 1 there.
+
+Short pieces end first, so a mean of those that have ended is too short. A piece that has run for a seconds
+and does not say how far it is has v · m + (1 - v) · max(0, m - a) before it, again exact for both, and its
+duration so expected counts in the mean, in a few rounds.
+
+The variance of S is that of the single pieces, and of each group's mean: w · s² + w² · s² / n for w pieces
+that wait and n durations that are known. Durations are taken to vary by half of their mean until several are
+known: s² counts one more duration that differs so. The bounds are the 10 % and 90 % quantiles of normal
+distributions, the larger ones of S / P + T and of C.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+
+LEVEL = 0.8
+"""The probability that the interval covers the time left."""
+
+_ROUNDS = 5
+"""How often the durations of work under way are expected anew."""
+
+_VARIES = 0.5
+"""The deviation of a duration from the mean, as a share of it, where little is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A piece of work, with its times in seconds on one clock.
+
+    Attributes:
+        key: Its name among the inputs of others.
+        groups: What it is alike with, the narrowest group first; the last one is that of all work.
+        inputs: The keys of work that must have ended before it begins.
+        width: The number of workers that it takes.
+        begun: When it began; None if it waits.
+        ended: When it ended; None if it runs or waits.
+        whole: Its whole duration by how far it is; None where that is not known.
+        typical: Whether its duration says how long others take, which that of a failure does not.
+    """
+
+    key: str
+    groups: tuple[Hashable, ...]
+    inputs: tuple[str, ...] = ()
+    width: int = 1
+    begun: float | None = None
+    ended: float | None = None
+    whole: float | None = None
+    typical: bool = True
+
+    def spent(self, now: float, since: float = -math.inf) -> float:
+        """The seconds from its beginning up to its end, without those before `since`."""
+        if self.begun is None:
+            return 0.0
+        return max(0.0, (now if self.ended is None else self.ended) - max(self.begun, since))
+
+    def duration(self, now: float) -> float | None:
+        """The seconds from its beginning to its end; None where that is not known."""
+        if self.ended is None:
+            return self.whole
+        return self.spent(now) or None  # another process has made it
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLeft:
+    """The seconds until all work has ended.
+
+    Attributes:
+        seconds: The expected time.
+        low: The lower bound of the 80 % interval.
+        high: Its upper bound.
+    """
+
+    seconds: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Durations:
+    """Durations of one group: how many have ended, their mean, their variance, and what that is of mean²."""
+
+    count: int
+    mean: float
+    variance: float
+
+    @property
+    def varied(self) -> float:
+        """The variance as a share of the squared mean: 0 for equal durations, 1 for exponential ones."""
+        return min(1.0, self.variance / self.mean**2)
+
+    def rest(self, age: float) -> float:
+        """The expected seconds after `age` seconds."""
+        return self.varied * self.mean + (1 - self.varied) * max(0.0, self.mean - age)
+
+    @staticmethod
+    def of(
+        ended: Sequence[float], ages: Sequence[float] = (), former: _Durations | None = None
+    ) -> _Durations:
+        """The durations of ended work, and of work under way as it was expected from `former` ones."""
+        known = [*ended, *(age + former.rest(age) for age in ages if former is not None)]
+        mean = math.fsum(known) / len(known)
+        squares = math.fsum((one - mean) ** 2 for one in known) + (_VARIES * mean) ** 2
+        squares += math.fsum(former.varied * former.mean**2 for _ in ages if former is not None)
+        return _Durations(count=max(1, len(ended)), mean=mean, variance=squares / len(known))
+
+
+class _Known:
+    """What is known of durations, by group."""
+
+    def __init__(self, work: Sequence[Work], now: float) -> None:
+        self._ended: dict[Hashable, list[float]] = defaultdict(list)
+        self._ages: dict[Hashable, list[float]] = defaultdict(list)
+        self._of: dict[tuple[Hashable, ...], _Durations] = {}
+        for one in work:
+            seconds = one.duration(now) if one.typical else None
+            for group in one.groups:
+                if seconds:
+                    self._ended[group].append(seconds)
+                elif one.ended is None and one.begun is not None:
+                    self._ages[group].append(one.spent(now))
+
+    def __bool__(self) -> bool:
+        return bool(self._ended)
+
+    def mean(self, one: Work) -> float:
+        """The mean duration in the narrowest group of which one is known."""
+        ended = next(self._ended[group] for group in one.groups if self._ended.get(group))
+        return math.fsum(ended) / len(ended)
+
+    def like(self, groups: tuple[Hashable, ...]) -> _Durations:
+        """The durations in the narrowest group of which any are known, or are on the way."""
+        if groups not in self._of:
+            self._of[groups] = self._found(groups)
+        return self._of[groups]
+
+    def _found(self, groups: tuple[Hashable, ...]) -> _Durations:
+        ended, ages = self._ended.get(groups[0], []), self._ages.get(groups[0], [])
+        if not ended and not ages:
+            return self.like(groups[1:])
+        if not ended:
+            wider = self.like(groups[1:])
+            return _Durations.of([wider.mean], ages, wider)
+        found = _Durations.of(ended)
+        for _ in range(_ROUNDS if ages else 0):
+            found = _Durations.of(ended, ages, found)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rest:
+    """What is left of a piece of work: the expected seconds, and their variance."""
+
+    work: Work
+    like: _Durations
+    seconds: float
+    variance: float
+
+    @staticmethod
+    def of(work: Work, like: _Durations, now: float) -> _Rest:
+        spent, variance = work.spent(now), like.variance
+        if work.whole is not None:
+            seconds = max(0.0, work.whole - spent)
+            variance *= (seconds / work.whole) ** 2 if work.whole else 0.0
+        else:
+            seconds = like.mean if work.begun is None else like.rest(spent)
+        return _Rest(work=work, like=like, seconds=seconds, variance=variance)
+
+
+def full_pace_left(work: Sequence[Work], now: float) -> float | None:
+    """The seconds until all work has ended if no worker is idle before; None while no duration is known."""
+    known = _Known(work, now)
+    if not known:
+        return None
+    rests = [
+        (one.width, max(0.0, (one.whole or known.mean(one)) - one.spent(now)))
+        for one in work
+        if one.ended is None
+    ]
+    pace = _busy_workers(work, now)
+    return (
+        max(math.fsum(w * rest for w, rest in rests) / pace, *(rest for _, rest in rests)) if rests else 0.0
+    )
+
+
+def time_left(work: Sequence[Work], now: float, *, window: float = math.inf) -> TimeLeft | None:
+    """The time until all work has ended; None while no duration is known.
+
+    Args:
+        work: All work: ended, under way, and waiting.
+        now: The present time.
+        window: The last seconds whose busy workers count; all since the first beginning if infinite.
+    """
+    known = _Known(work, now)
+    if not known:
+        return None
+    rests = [_Rest.of(one, known.like(one.groups), now) for one in work if one.ended is None]
+    if not rests:
+        return TimeLeft(seconds=0.0, low=0.0, high=0.0)
+    return _Remainder(rests=rests, pace=_busy_workers(work, now, window=window)).left()
+
+
+def _busy_workers(work: Sequence[Work], now: float, *, window: float = math.inf) -> float:
+    """The mean number of busy workers over the last seconds; 1 where nothing has run."""
+    first = min((one.begun for one in work if one.begun is not None and one.spent(now)), default=now)
+    since = max(first, now - window)
+    busy = math.fsum(one.width * one.spent(now, since) for one in work)
+    return busy / (now - since) if busy else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Remainder:
+    """What is left of all work, and the number of workers that share it."""
+
+    rests: Sequence[_Rest]
+    pace: float
+
+    def left(self) -> TimeLeft:
+        full = self._seconds / self.pace
+        chain, chain_variance = self._chain
+        if not self._waiting:
+            low, high = self._last_bounds()
+            return TimeLeft(seconds=max(low, min(high, chain)), low=low, high=high)
+        tail, tail_variance = self._tail
+        by_pace = NormalDist(full + tail, math.sqrt(self._variance / self.pace**2 + tail_variance) or 1e-9)
+        by_chain = NormalDist(chain, math.sqrt(chain_variance) or 1e-9)
+        low, high = (max(0.0, by_pace.inv_cdf(share), by_chain.inv_cdf(share)) for share in _bounds(1))
+        return TimeLeft(seconds=max(full + tail, chain), low=low, high=high)
+
+    @cached_property
+    def _waiting(self) -> Sequence[_Rest]:
+        return [rest for rest in self.rests if rest.work.begun is None]
+
+    @property
+    def _seconds(self) -> float:
+        return math.fsum(rest.work.width * rest.seconds for rest in self.rests)
+
+    @property
+    def _variance(self) -> float:
+        """The variance of the seconds of all workers: of the single rests, and of the means behind them."""
+        single = math.fsum(rest.work.width**2 * rest.variance for rest in self.rests)
+        widths: dict[_Durations, int] = defaultdict(int)
+        for rest in self._waiting:
+            widths[rest.like] += rest.work.width
+        return single + math.fsum(w**2 * like.variance / like.count for like, w in widths.items())
+
+    @property
+    def _tail(self) -> tuple[float, float]:
+        """The mean and the variance of the time in which the last pieces of work end."""
+        count = min(len(self.rests), max(1, round(self.pace)))
+        mean = math.fsum(rest.like.mean for rest in self.rests) / len(self.rests)
+        square = math.fsum(rest.like.mean**2 + rest.like.variance for rest in self.rests) / len(self.rests)
+        before, varied = square / (2 * mean), min(1.0, square / mean**2 - 1)
+        exponential = math.fsum(1 / n - 1 / count for n in range(1, count + 1))
+        exponential_variance = math.fsum((1 / n - 1 / count) ** 2 for n in range(1, count + 1))
+        equal = (count - 1) / (count + 1)
+        equal_variance = 4 * count / ((count + 1) ** 2 * (count + 2)) if count > 1 else 0.0
+        return (
+            before * (varied * exponential + (1 - varied) * equal),
+            before**2 * (varied * exponential_variance + (1 - varied) * equal_variance),
+        )
+
+    @cached_property
+    def _chain(self) -> tuple[float, float]:
+        """The seconds of the longest chain of work of which each needs the one before, and their variance."""
+        rests = {rest.work.key: rest for rest in self.rests}
+        before = {key: [i for i in rest.work.inputs if i in rests] for key, rest in rests.items()}
+        ends: dict[str, tuple[float, float]] = {}
+        for key in graphlib.TopologicalSorter(before).static_order():
+            seconds, variance = max((ends[one] for one in before[key]), default=(0.0, 0.0))
+            ends[key] = (seconds + rests[key].seconds, variance + rests[key].variance)
+        return max(ends.values())
+
+    def _last_bounds(self) -> tuple[float, float]:
+        """The bounds where nothing waits: the last one of several independent rests ends between them."""
+        low, high = (NormalDist().inv_cdf(share) for share in _bounds(len(self.rests)))
+        return (
+            max(max(0.0, rest.seconds + low * math.sqrt(rest.variance)) for rest in self.rests),
+            max(max(0.0, rest.seconds + high * math.sqrt(rest.variance)) for rest in self.rests),
+        )
+
+
+def _bounds(count: int) -> tuple[float, float]:
+    """The shares of the bounds of each of several, all of which lie below the bounds of their largest one."""
+    return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)
