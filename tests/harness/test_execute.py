@@ -23,8 +23,8 @@ from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Driver, Listeners, Result
-from harness.files import Leases
 from harness.jobs import Job, _Known
+from harness.leases import Leases
 from harness.plan import ConfiguredModel, Plan
 from harness.report import Report
 from harness.request import PreparedRun, Request
