@@ -6,6 +6,7 @@ as not done; damaged caches and what dead processes left are removed, and made a
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections import Counter
@@ -18,8 +19,8 @@ from harness import files
 from harness.data.prepared import prepared_problems, remove_prepared
 from harness.documents import without_digest
 from harness.errors import HarnessError, NewerSchemaError, RecordError
-from harness.files import Leases
 from harness.identity import digest
+from harness.leases import HOLDER, TERM, LeaseFolder, Leases
 from harness.model_store import ModelStore, model_problem
 from harness.plaid import PART, index_problem
 from harness.store import BESIDE, FAILED, Store
@@ -41,6 +42,9 @@ AREAS = {
     "left": "leftovers of killed processes",
 }
 """What is gone over, in words."""
+
+_STALE = 10 * TERM
+"""Seconds without renewal after which a lease is named."""
 
 Repair = Literal["move aside", "remove", ""]
 
@@ -156,6 +160,8 @@ def _repaired(fault: Fault) -> Fault:
             return replace(fault, repaired=remove_prepared(fault.file))
         if fault.area == "models":
             ModelStore(fault.file.parents[1]).move_aside(fault.file)
+        elif fault.area == "leases":
+            Leases.discard(fault.file)
         elif fault.file.is_dir():
             shutil.rmtree(fault.file)
         elif fault.repair == "remove":
@@ -174,7 +180,7 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("examples", _faults_beside("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
         ("runs", _faults_beside("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
         ("failures", _failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
-        ("leases", _lease_faults, sorted(store.leases.glob("*.json"))),
+        ("leases", _lease_faults(store.leases), _lease_files(store.leases)),
         ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
         ("vectors", _shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
         ("datasets", _data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
@@ -251,9 +257,28 @@ def _failure_faults(path: Path) -> Iterator[Fault]:
         yield from _record_faults(path, "failures")
 
 
-def _lease_faults(path: Path) -> Iterator[Fault]:
-    if Leases.lapsed(path):
-        yield Fault(area="leases", file=path, reason="its process is dead, or has not renewed it")
+def _lease_files(folder: Path) -> list[Path]:
+    """The files of leases, and then of those who hold them."""
+    names = sorted(LeaseFolder(folder).names(), key=lambda name: (name.endswith(HOLDER), name))
+    return [folder / name for name in names]
+
+
+def _lease_faults(folder: Path) -> Callable[[Path], Iterator[Fault]]:
+    """What finds the faults of a lease, or of a holder's file.
+
+    A single look shows only that a process of this host is dead. Of others it shows how long ago they have
+    renewed their leases; whether they live is for the user to know.
+    """
+    ages = functools.cache(lambda: Leases.ages(folder))
+
+    def faults(path: Path) -> Iterator[Fault]:
+        if Leases.lapsed(path):
+            yield Fault(area="leases", file=path, reason="its process is dead")
+        elif (age := ages().get(path.name, 0.0)) > _STALE:
+            reason = f"nobody has renewed it for {age / 60:,.0f} minutes; remove it if no run is on"
+            yield Fault(area="leases", file=path, reason=reason, repair="")
+
+    return faults
 
 
 def _left_faults(path: Path) -> Iterator[Fault]:

@@ -15,8 +15,8 @@ from harness.context import Event, WorkerLimits
 from harness.errors import DivergenceError, StoreError
 from harness.executors.executor import Cause, Executor, Failure, Finished, Listener, OpenExecutor
 from harness.executors.local import LocalExecutor
-from harness.files import Leases
 from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
+from harness.leases import Leases
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record

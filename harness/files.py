@@ -1,19 +1,12 @@
-"""Safe files: atomic writes, leases that share work between processes, and cached SHA-256 hashes.
-
-A reader, or a crash, never sees half of a file. A lease is a small file with its holder and its expiry. A
-living holder renews it; that of a dead holder lapses at once on the same machine, elsewhere after its term.
-Leases only save work: records are put if absent, so even a lease lost in a race corrupts nothing.
-"""
+"""Safe files: atomic writes, and cached SHA-256 hashes; a reader, or a crash, never sees half of a file."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import threading
 import time
@@ -21,9 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.errors import StoreError
+
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""The number of a Linux machine's own name space of process numbers; containers have others."""
 
 _TEMPORARY = re.compile(r"^\..+\.(?P<host>[^.]+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp$")
 
@@ -114,9 +109,12 @@ def _alive(pid: int) -> bool:
 
 
 def host() -> str:
-    """This machine's name in leases and in names of temporary files."""
+    """This machine's name in names of temporary files; that of a container, too, which may share its name."""
     import socket
 
+    with suppress(OSError):
+        if (space := os.stat("/proc/self/ns/pid").st_ino) != _FIRST_NAMESPACE:
+            return re.sub(r"[^A-Za-z0-9]", "_", f"{socket.gethostname()}_{space}")
     return re.sub(r"[^A-Za-z0-9]", "_", socket.gethostname())
 
 
@@ -139,7 +137,7 @@ def temporary_folder(folder: Path) -> Path:
     Raises:
         StoreError: It cannot be made.
     """
-    made = _temporary(folder)
+    made = temporary_path(folder)
     try:
         made.mkdir(parents=True)
     except OSError as error:
@@ -147,13 +145,13 @@ def temporary_folder(folder: Path) -> Path:
     return made
 
 
-def _temporary(path: Path) -> Path:
-    """A new name for what is to be renamed to `path`."""
+def temporary_path(path: Path) -> Path:
+    """A new name beside `path` for what is to be renamed to it; that of a killed process is swept."""
     return path.parent / f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def _stage(path: Path, content: bytes, mode: int = 0o666) -> Path:
-    temporary = _temporary(path)
+    temporary = temporary_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(mode, exist_ok=False)
@@ -198,121 +196,6 @@ def write_error(path: Path, error: OSError) -> StoreError:
         hint=f"What was finished before is kept. {mend} another folder "
         "(--results DIR, --cache DIR), and run the same command again.",
     )
-
-
-TERM = 90.0
-"""Seconds for which a lease is valid without renewal."""
-
-
-class Leases:
-    """The leases of this process in a folder, renewed in the background while any is held."""
-
-    def __init__(self, folder: Path, *, term: float = TERM) -> None:
-        self.folder = folder
-        self.term = term
-        self._token = secrets.token_hex(8)
-        self._held: set[Path] = set()
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def claim(self, key: str) -> bool:
-        """Take the lease on `key`; False if another living process holds it."""
-        path = self.folder / f"{key}.json"
-        for _ in range(3):
-            if write_once(path, self._content()):
-                with self._lock:
-                    self._held.add(path)
-                self._keep_renewing()
-                return True
-            holder = _read(path)
-            if holder is None:
-                continue
-            if not self._lapsed(holder):
-                return False
-            _remove_exactly(path, holder)
-        return False
-
-    def release(self, key: str) -> None:
-        """Release the lease on `key`."""
-        path = self.folder / f"{key}.json"
-        with self._lock:
-            self._held.discard(path)
-            if self._is_mine(path):
-                path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Release all leases and stop renewing."""
-        self._stop.set()
-        if self._thread:
-            self._thread.join()
-        for path in tuple(self._held):
-            self.release(path.stem)
-
-    @staticmethod
-    def lapsed(path: Path) -> bool:
-        """Whether nobody holds a lease any more."""
-        holder = _read(path)
-        return holder is not None and Leases._lapsed(holder)
-
-    @staticmethod
-    def sweep(folder: Path) -> None:
-        """Remove the leases in `folder` that nobody holds any more."""
-        for path in folder.glob("*.json"):
-            holder = _read(path)
-            if holder is not None and Leases._lapsed(holder):
-                _remove_exactly(path, holder)
-
-    def _content(self) -> bytes:
-        holder = {"host": host(), "pid": os.getpid(), "token": self._token}
-        return json.dumps({**holder, "expires": time.time() + self.term}).encode()
-
-    def _is_mine(self, path: Path) -> bool:
-        """Whether this process still holds the lease; after its term another process may take it."""
-        holder = _read(path)
-        return holder is not None and holder.get("token") == self._token
-
-    @staticmethod
-    def _lapsed(holder: dict[str, Any]) -> bool:
-        if float(holder.get("expires", 0)) < time.time():
-            return True
-        return holder.get("host") == host() and not _alive(int(holder.get("pid", 0)))
-
-    def _keep_renewing(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._renew, name="leases", daemon=True)
-            self._thread.start()
-
-    def _renew(self) -> None:
-        while not self._stop.wait(self.term / 4):
-            with self._lock:
-                for path in self._held:
-                    with contextlib.suppress(Exception):
-                        if self._is_mine(path):
-                            replace(path, self._content())
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _remove_exactly(path: Path, holder: dict[str, Any]) -> None:
-    """Remove the lease only if it is still the given one: of two processes one succeeds."""
-    aside = path.with_name(f".{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        path.rename(aside)
-    except FileNotFoundError:
-        return
-    if _read(aside) != holder:
-        with contextlib.suppress(FileExistsError):
-            os.link(aside, path)
-    aside.unlink(missing_ok=True)
 
 
 CACHE_FILE = "file-hashes.jsonl"

@@ -34,6 +34,7 @@ from harness import files
 from harness.encoding import Plaid
 from harness.errors import DataError, StoreError
 from harness.identity import canonical, digest
+from harness.leases import Leases
 from harness.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, index_problem, sample_size
 from harness.search import top_k_of_block, top_k_of_blocks
 from harness.vectors import Space, TokenVectors
@@ -248,7 +249,7 @@ class PlaidIndex:
     def _alone(self) -> Iterator[None]:
         """A context in which no other process makes this index; those that want to wait."""
         files.writable(self.part)
-        leases = files.Leases(self.part)
+        leases = Leases(self.part)
         while not leases.claim("lease"):
             time.sleep(1.0)
         try:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from harness import files, imported
 from harness.errors import RecordError
-from harness.files import Leases
 from harness.identity import digest
 from harness.imported import Imported
+from harness.leases import Leases
 from harness.record import RECORDS, ExamplesPart, Record, RunPart
 from harness.types import Purpose
 

@@ -38,6 +38,7 @@ from harness.encoding import OwnTexts
 from harness.errors import HarnessError
 from harness.identity import digest
 from harness.jobs import Resolve, with_weights
+from harness.leases import Leases
 from harness.training import STOP, TrainingSpec
 from harness.types import SIDES, Role
 from harness.vectors import Space
@@ -284,7 +285,7 @@ def _work(folder: Path, spec: TrainingSpec) -> ClusterWork:
 @contextmanager
 def _lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
     """The right to make the clusters of a folder, of which another training may have it first."""
-    leases = files.Leases(folder)
+    leases = Leases(folder)
     try:
         mine = leases.claim("lease")
         if not mine:

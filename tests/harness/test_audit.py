@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from harness.cli import invoke
 from harness.documents import with_digest
 from harness.store import Store
 from harness.vectors import Space
+from lease_worker import dead_lease
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +53,9 @@ def dead_process() -> int:
 
 
 def stale_lease(world: World) -> Path:
-    path = world.results / "leases" / "k.json"
-    path.parent.mkdir(exist_ok=True)
-    holder = {"host": files.host(), "pid": dead_process(), "token": "t", "expires": 1e12}
-    path.write_text(json.dumps(holder))
-    return path
+    folder = world.results / "leases"
+    folder.mkdir(exist_ok=True)
+    return dead_lease(folder, "k")
 
 
 def superseded_failure(world: World) -> Path:
@@ -207,9 +207,22 @@ def test_it_says_what_it_did(world: World, capsys: pytest.CaptureFixture[str]) -
     places = ["--results", str(world.results), "--cache", str(world.cache)]
     assert invoke(["audit", *places]) == 1
     said = capsys.readouterr().out
-    assert f"✗ {path}: its process is dead, or has not renewed it. --repair removes it." in said
-    assert "1 fault. To repair: the same command with --repair." in said
+    assert f"✗ {path}: its process is dead. --repair removes it." in said
+    assert "2 faults. To repair: the same command with --repair." in said
     assert invoke(["audit", *places, "--repair"]) == 0
-    assert "1 of 1 faults are repaired." in capsys.readouterr().out
+    assert "2 of 2 faults are repaired." in capsys.readouterr().out
     assert invoke(["audit", *places]) == 0
     assert capsys.readouterr().out.endswith("Nothing is wrong.\n")
+
+
+def test_a_lease_whose_holder_may_live_elsewhere_is_named_and_left(world: World, capsys: Any) -> None:
+    path = world.results / "leases" / "k.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"holder": "t"}')
+    assert asked(capsys, world, "--repair")[1]["faults"] == []
+    os.utime(path, (time.time() - 7200,) * 2)
+    code, found = asked(capsys, world, "--repair")
+    (fault,) = found["faults"]
+    assert (code, fault["file"], fault["repaired"], path.exists()) == (1, str(path), False, True)
+    assert fault["reason"] == "nobody has renewed it for 120 minutes; remove it if no run is on"
+    assert [one.name for one in path.parent.iterdir()] == ["k.json"]

@@ -25,8 +25,8 @@ from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Driver, Listeners, Result
 from harness.executors.executor import Finished
 from harness.executors.local import Subprocess
-from harness.files import Leases
 from harness.jobs import Job, _Known
+from harness.leases import Leases
 from harness.plan import ConfiguredModel, Plan
 from harness.report import Report
 from harness.request import PreparedRun, Request

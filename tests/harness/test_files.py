@@ -1,10 +1,9 @@
-"""Files: their hashes, how they are written, and leases on them."""
+"""Files: their hashes, and how they are written."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import multiprocessing as mp
 import os
 import resource
@@ -18,9 +17,9 @@ import pytest
 
 from harness import files
 from harness.errors import StoreError
-from harness.files import CACHE_FILE, Leases, sha256_file
+from harness.files import CACHE_FILE, sha256_file
 
-# Writing, and leases
+# Writing
 
 
 def test_the_first_writer_wins(tmp_path: Path) -> None:
@@ -119,67 +118,6 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder should be"):
         files.writable(tmp_path / "results")
-
-
-def test_a_lease_is_held_by_one(tmp_path: Path) -> None:
-    one, two = Leases(tmp_path), Leases(tmp_path)
-    assert one.claim("k")
-    assert not two.claim("k")
-    one.release("k")
-    assert two.claim("k")
-    one.close()
-    two.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    holder = {"host": files.host(), "pid": dead.pid, "token": "t", "expires": time.time() + 1000}
-    (tmp_path / "k.json").write_text(json.dumps(holder))
-    leases = Leases(tmp_path)
-    assert leases.claim("k")
-    leases.close()
-
-
-@pytest.mark.parametrize(("expires", "free"), [(1000.0, False), (-1.0, True)])
-def test_a_lease_from_another_machine_holds_until_it_expires(
-    tmp_path: Path, expires: float, free: bool
-) -> None:
-    holder = {"host": "another", "pid": 1, "token": "t", "expires": time.time() + expires}
-    (tmp_path / "k.json").write_text(json.dumps(holder))
-    leases = Leases(tmp_path)
-    assert leases.claim("k") is free
-    leases.close()
-
-
-def test_a_living_holder_renews(tmp_path: Path) -> None:
-    leases = Leases(tmp_path, term=0.4)
-    leases.claim("k")
-    before = json.loads((tmp_path / "k.json").read_text())["expires"]
-    time.sleep(0.5)
-    assert json.loads((tmp_path / "k.json").read_text())["expires"] > before
-    assert not Leases(tmp_path).claim("k")
-    leases.close()
-
-
-def test_a_damaged_lease_is_taken_over(tmp_path: Path) -> None:
-    (tmp_path / "k.json").write_text('{"host": "x", "pi')
-    leases = Leases(tmp_path)
-    assert leases.claim("k")
-    leases.close()
-
-
-def test_a_lease_that_another_took_over_is_left_to_it(tmp_path: Path) -> None:
-    slept, other = Leases(tmp_path, term=0.2), Leases(tmp_path)
-    slept.claim("k")
-    (tmp_path / "k.json").unlink()
-    assert other.claim("k")
-    theirs = (tmp_path / "k.json").read_bytes()
-    time.sleep(0.3)
-    slept.close()
-    assert (tmp_path / "k.json").read_bytes() == theirs
-    other.close()
 
 
 # Hashes

@@ -5,10 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +20,12 @@ from harness import record as schema
 from harness.encoding import Encoding
 from harness.errors import RecordError
 from harness.identity import canonical, digest, evaluation_identity
+from harness.leases import Leases
 from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart
 from harness.store import Store
 from harness.types import Data
+from lease_worker import dead_lease
 
 # Identities
 
@@ -488,14 +486,13 @@ def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: 
     content = superseded.read_bytes()
     store.put(SLUG, made(identity={"seed": 1}))
     superseded.write_bytes(content)  # as a union of two folders leaves it
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
     store.leases.mkdir()
-    for name, pid in (("dead", dead.pid), ("living", os.getpid())):
-        holder = {"host": files.host(), "pid": pid, "token": "t", "expires": time.time() + 1000}
-        (store.leases / f"{name}.json").write_text(json.dumps(holder))
+    dead_lease(store.leases, "dead")
+    living = Leases(store.leases)
+    assert living.claim("living")
     store.prepare()
-    assert [path.stem for path in store.leases.iterdir()] == ["living"]
+    assert [path.stem for path in store.leases.glob("*.json")] == ["living"]
+    living.close()
     assert (superseded.exists(), open_.exists()) == (False, True)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.executors.executor import Failure
 
 from harness import run_status
 from harness.audit import audit
 from harness.context import Event
 from harness.errors import NewerSchemaError
+from harness.executors.executor import Failure
 from harness.jobs import Job, JobKind, Place
 from harness.run_log import KEEP, Node, RunLog
 from harness.run_status import Cost, RunStatus, read_runs

@@ -17,7 +17,7 @@ ROOMS = ("harness", "suites", "finetune", "leaderboard")
 PACKAGES = ROOMS
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
-    *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
+    *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "leases", "identity"),
     *("scores", "results", "differences", "imported", "lineage", "recipe", "registry"),
     *("checks.decide", "checks.difference", "checks.outcome", "checks.record_units", "checks.units"),
     "checks.report",

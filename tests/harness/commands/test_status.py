@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.executors.executor import Failure
 
 from harness.commands import status
 from harness.context import Event
+from harness.executors.executor import Failure
 from harness.jobs import Job, Resources
 from harness.run_log import Node, RunLog
 
