@@ -128,13 +128,16 @@ def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobCont
             traceback=traceback.format_exc(),
             fault=error,
         )
-    except MemoryError as error:
-        failure = _plain_failure(error, "memory")
     except Exception as error:
-        failure = _plain_failure(error, "job")
+        return failed(job.key, error)
     return Finished(key=job.key, failure=failure)
 
 
-def _plain_failure(error: Exception, cause: Cause) -> Failure:
+def failed(key: str, error: Exception) -> Finished:
+    """The end of a job by an error that is being handled, which is not the user's."""
     name = type(error).__name__
-    return Failure(kind=name, message=str(error) or name, traceback=traceback.format_exc(), cause=cause)
+    cause: Cause = "memory" if isinstance(error, MemoryError) else "job"
+    text = traceback.format_exc()
+    return Finished(
+        key=key, failure=Failure(kind=name, message=str(error) or name, traceback=text, cause=cause)
+    )

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from harness import files
 from harness.context import Event, WorkerLimits
 from harness.errors import HarnessError, UsageError
-from harness.executors.executor import Finished, Inputs
+from harness.executors.executor import Finished, Inputs, failed
 from harness.executors.local import LIBRARIES, Subprocess, host_name
 from harness.jobs import Job
 
@@ -155,6 +155,7 @@ class NodeWorker:
         self._settings = settings
         self._devices = devices
         self._events: list[tuple[str, Event]] = []
+        self._unsent: Finished | None = None
         self._process = Subprocess(
             device=devices[0],
             cache=settings.cache,
@@ -167,15 +168,21 @@ class NodeWorker:
     @property
     def free(self) -> bool:
         """Whether no job is running."""
-        return self._process.free
+        return self._process.free and self._unsent is None
 
     def start(self, job: Job, inputs: Inputs) -> None:
-        """Begin a job."""
-        self._process.start(job, inputs, self._devices)
+        """Begin a job; one that cannot be sent to the process has failed."""
+        try:
+            self._process.start(job, inputs, self._devices)
+        except Exception as error:
+            self.cancel()
+            self._unsent = failed(job.key, error)
 
     def poll(self, seconds: float) -> Report:
         """The news of the running job, after `seconds` at the latest."""
-        finished = None if self.free else self._process.poll(seconds)
+        finished, self._unsent = self._unsent, None
+        if not self._process.free:
+            finished = self._process.poll(seconds)
         events, self._events = merged(self._events), []
         return Report(events=events, ended=() if finished is None else (finished,))
 
