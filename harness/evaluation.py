@@ -62,9 +62,10 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         UsageError: A name, a setting or a record cannot be used.
     """
     end_repetition()
-    found = ResolvedRequest.of(request, training=training)
+    remote = request.checked().open_remote()
+    found = ResolvedRequest.of(request, training=training, remote=remote)
     request = found.request
-    store = Store(found.results)
+    store = Store(found.results, remote)
     plan = Plan.make(
         found.subjects,
         found.suites,
@@ -115,6 +116,7 @@ def carry_out_training(prepared: PreparedRun, listeners: Listeners | None = None
     """Train the models of a prepared request that are not there, and give all of them."""
     failures: Mapping[str, Failure] = {}
     trials = {trial.key: trial for trial in prepared.plan.trials}
+    _send_missing(prepared)
     if prepared.plan.jobs:
         failures = _driver(prepared, listeners).train()
     found = []
@@ -149,6 +151,7 @@ def require_data(prepared: PreparedRun) -> None:
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
     """Run a prepared request and return its report."""
+    _send_missing(prepared)
     running = _driver(prepared, listeners)
     results = running.run()
     return Report(
@@ -158,6 +161,18 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
         tokens_encoded=running.tokens_encoded,
         vectors_dropped=running.vectors_dropped,
     )
+
+
+def _send_missing(prepared: PreparedRun) -> None:
+    """Send what a run that was killed, or had no remote, has left of the request's models."""
+    store = prepared.store
+    if store.shared is None or store.remote is None:
+        return
+    store.shared.send_missing()
+    models = ModelStore(store.root, store.remote)
+    for one in prepared.plan.trainings:
+        if one.training is not None and one.training.done:
+            models.send(one.artifact.key, prepared.cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +322,10 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         fail_fast=request.fail_fast,
         again=request.force,
         limits=WorkerLimits(
-            threads=places.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
+            threads=places.threads,
+            batch_tokens=request.batch_tokens,
+            keep_vectors=request.keep_vectors,
+            remote=None if prepared.store.remote is None else prepared.store.remote.url,
         ),
         budget=request.budget,
         drop_vectors=request.drop_vectors,

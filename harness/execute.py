@@ -201,7 +201,7 @@ class Driver:
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)
-        if not self._anew(claim) and self._finished_elsewhere(claim):
+        if not self._anew(claim) and self._finished_elsewhere(claim, now=free):
             if free:
                 self._leases.release(claim)
             return False
@@ -221,11 +221,11 @@ class Driver:
         now = with_weights(replace(cell.subject.artifact, weights="")).weights
         return bool(now) and now != record.model.weights
 
-    def _finished_elsewhere(self, claim: str) -> bool:
+    def _finished_elsewhere(self, claim: str, *, now: bool) -> bool:
         place = self._jobs[claim].place
         if place is None:  # it leaves no record: each process does it for itself
             return False
-        record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
+        record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose, now=now)
         if record is None or self._has_other_weights(claim, record):
             return False
         for job in self._jobs.values():
@@ -346,7 +346,7 @@ class Driver:
         if event.kind == "vectors":
             from harness.vectors import Space
 
-            Space.write_shard(self._cache, event.space, event.content)
+            Space.write_shard(self._cache, event.space, event.content, self._store.remote)
             return
         if event.kind == "encoded":
             self.texts_encoded += event.texts
