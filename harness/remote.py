@@ -282,6 +282,7 @@ class _Objects:
             ) from error
         if scheme == "s3":
             self._system.retries = 1  # botocore tries a request again, `Remote` the whole
+            self._system.read_timeout = 120  # seconds, in which a part must be sent over a slow line
 
     def create(self, path: str, content: bytes) -> bool:
         whole = max(PART_BYTES, len(content) + 1)  # one request, as the condition is one of a request
@@ -357,7 +358,10 @@ class _Objects:
         return False
 
     def objects(self, folder: str) -> dict[str, ObjectInfo]:
-        found = self._system.find(folder, detail=True)
+        parent, _, last = folder.rpartition("/")
+        # With a prefix s3fs does not look whether an empty folder is an object.
+        below = {"prefix": f"{last}/"} if self._scheme == "s3" and parent else {}
+        found = self._system.find(parent if below else folder, detail=True, **below)
         return {name.lstrip("/"): _info(facts) for name, facts in found.items() if facts["type"] == "file"}
 
     def remove(self, path: str) -> None:
