@@ -76,13 +76,16 @@ class Store:
     ) -> Record | None:
         """The finished record under `key`, None if there is none; a trial does not replace a `final` record.
 
-        With a remote, what another machine has put there is fetched first: that of the last seconds is only
-        seen with `now`, which costs a request for each record that is nowhere.
+        With a remote, the records of the artifact there are fetched first, once, and again where one is
+        missing; those of the last seconds are only seen with `now`, which costs a request for each record
+        that is nowhere.
 
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
             StoreError: The remote cannot be read, or the folder cannot be written.
         """
+        if self.shared is not None and not self.shared.has_listed(artifact):
+            self.shared.look_up(artifact, task, key)
         found = self._get(artifact, task, key, purpose)
         if found is None and self.shared is not None and self.shared.look_up(artifact, task, key, now=now):
             found = self._get(artifact, task, key, purpose)
@@ -258,7 +261,7 @@ class Store:
 
 
 LISTING_SECONDS = 15.0
-"""The age up to which a listing of a remote is believed."""
+"""The age up to which a listing of a remote is believed; ten times what it took, where that is more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,9 +274,9 @@ class _Differences:
 
 @dataclass(kw_only=True)
 class _Listing:
-    """The records of one artifact in a remote when it was last listed, those that were dealt with apart."""
+    """The records of one artifact in a remote, as listed; those that were dealt with are in `done`, too."""
 
-    time: float
+    until: float
     names: dict[str, ObjectInfo]
     done: dict[str, ObjectInfo] = field(default_factory=dict)
 
@@ -302,15 +305,21 @@ class SharedRecords:
             return self._fetch(self._object(artifact, task, key), self._store.path(artifact, task, key))
         start = artifact.rpartition("-")[2]
         listing = self._listings.get(start)
-        if listing is not None and time.monotonic() - listing.time < LISTING_SECONDS:
+        begun = time.monotonic()
+        if listing is not None and begun < listing.until:
             return False
-        names = self.remote.objects(f"records/{start}")
-        listing = _Listing(time=time.monotonic(), names=names, done=listing.done if listing else {})
+        names, ended = self.remote.objects(f"records/{start}"), time.monotonic()
+        until = ended + max(LISTING_SECONDS, 10 * (ended - begun))
+        listing = _Listing(until=until, names=names, done=listing.done if listing else {})
         self._listings[start] = listing
         new = [n for n, info in names.items() if n.endswith(".json") and listing.done.get(n) != info]
         fetched = self.remote.each(lambda name: self._fetch_listed(name, names[name], artifact), new)
         listing.done |= {name: names[name] for name in new}
         return any(fetched)
+
+    def has_listed(self, artifact: str) -> bool:
+        """Whether the records of an artifact were looked up before."""
+        return artifact.rpartition("-")[2] in self._listings
 
     def difference(self) -> _Differences:
         """What is to be fetched and sent so that remote and folder have the same records.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -31,13 +32,17 @@ class S3Server:
         requests: The method and path of each request so far.
         refusals: What the next requests are answered, by names in `REFUSALS`; they have no effect.
         lost: The number of next requests whose answers are lost.
+        received: The bytes of all bodies so far.
+        pause: Seconds after each 128 kB of a body, which makes a line slow.
+        cut: The bodies that broke off, since their sender was killed.
         ignores_conditions: Whether it overwrites in spite of If-None-Match, as old versions of others do.
     """
 
     def __init__(self) -> None:
         self.requests: list[str] = []
         self.refusals: list[str] = []
-        self.lost = 0
+        self.lost = self.received = self.cut = 0
+        self.pause = 0.0
         self.ignores_conditions = False
         self._lock = threading.Lock()
         self._storage = DomainDispatcherApplication(create_backend_app)
@@ -51,11 +56,9 @@ class S3Server:
 
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         length = int(environ.get("CONTENT_LENGTH") or 0)
-        try:
-            body = environ["wsgi.input"].read(length)
-        except OSError:
-            body = b""
+        body = self._receive(environ, length)
         if len(body) < length:  # the client was killed
+            self.cut += 1
             return _refused(start, "400 Bad Request", "IncompleteBody")
         environ["wsgi.input"] = io.BytesIO(body)
         if self.ignores_conditions:
@@ -69,6 +72,16 @@ class S3Server:
                 b"".join(self._storage(environ, lambda *_: lambda _: None))
                 return _refused(start, *REFUSALS["broken"])
             return [*self._storage(environ, start)]
+
+    def _receive(self, environ: WSGIEnvironment, length: int) -> bytes:
+        """The body of a request, as far as it comes."""
+        body = bytearray()
+        with suppress(OSError):
+            while len(body) < length and (more := environ["wsgi.input"].read(min(2**17, length - len(body)))):
+                body += more
+                self.received += len(more)
+                time.sleep(self.pause)
+        return bytes(body)
 
     @contextmanager
     def counting(self) -> Iterator[list[str]]:
