@@ -183,6 +183,7 @@ _RULES: Mapping[str, _Rule] = {
     "results": _optional(_FOLDER),
     "cache": _optional(_FOLDER),
     "data": _optional(_FOLDER),
+    "remote": _optional(_Rule(type=str, must="the URL of object storage")),
     "offline": _SWITCH,
     "devices": _NAMES,
     "executor": _TEXT,

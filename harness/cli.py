@@ -33,6 +33,7 @@ COMMANDS = {
     "import": "Take over scores that others published.",
     "export": "Write a page of the leaderboard as JSON, CSV, Markdown or LaTeX, or runs for trec_eval.",
     "push": "Push records to a leaderboard.",
+    "remote": "Fetch records from object storage that machines share, and send them there.",
     "token": "Make, list and revoke the tokens with which records are pushed.",
     "cache": "Show and prune the cache.",
     "audit": "Hold results and caches against what was written, and repair them.",

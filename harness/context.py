@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from harness.context_documents import NULL, ContextDocuments
 from harness.encoding import Encoding, TextTask
 from harness.plaid import KEEP_GIGABYTES
+from harness.remote import Remote
 from harness.types import Artifact, Role
 
 if TYPE_CHECKING:
@@ -86,11 +88,13 @@ class WorkerLimits:
         threads: CPU threads, None for torch's own choice.
         batch_tokens: Padded tokens that are encoded at once, None for the device's default.
         keep_vectors: Gigabytes of token vectors up to which those of a corpus with an index are kept.
+        remote: The URL of the storage that has the vectors and models of other machines, None without any.
     """
 
     threads: int | None = None
     batch_tokens: int | None = None
     keep_vectors: float = KEEP_GIGABYTES
+    remote: str | None = None
 
 
 class JobContext:
@@ -124,6 +128,12 @@ class JobContext:
         self._loaded: tuple[tuple[str, Encoding], Encoder | TokenEncoder] | None = None
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._spaces: dict[tuple[str, ...], Space] = {}
+        self._exchanged: set[Path] = set()
+
+    @functools.cached_property
+    def remote(self) -> Remote | None:
+        """The storage that other machines share with this one, None without any."""
+        return Remote(self.limits.remote) if self.limits.remote else None
 
     def begin(
         self, inputs: Mapping[str, Mapping[str, bytes]], devices: tuple[str, ...], *, halvings: int = 0
@@ -227,6 +237,19 @@ class JobContext:
             self._spaces[known] = Space(self.cache, identity)
         return self._spaces[known]
 
+    def _missing(self, space: Space, texts: Sequence[str]) -> list[str]:
+        """The texts without vectors, neither here nor on other machines, whose vectors are fetched.
+
+        The remote is asked where texts are missing, and once for each space, to send what it lacks.
+        """
+        space.refresh()
+        missing = space.missing(texts)
+        if self.remote is None or (not missing and space.folder in self._exchanged):
+            return missing
+        self._exchanged.add(space.folder)
+        space.exchange(self.remote)
+        return space.missing(texts)
+
     def encode_missing(
         self,
         artifact: Artifact,
@@ -243,8 +266,7 @@ class JobContext:
         `documents` are the context of a two-stage model; None for the null context.
         """
         space = self.space(artifact, encoding, task, role, documents=documents)
-        space.refresh()
-        missing = space.missing(texts)
+        missing = self._missing(space, texts)
         made = TextEncoding(self, artifact, encoding, task, role, documents)
         made.begin(len(missing))
         made.write(missing, space, self.emit, hold=hold)
@@ -269,8 +291,7 @@ class JobContext:
                 artifact, encoding, prompt=documents.prompt, context=documents.digest
             )
             space = self._space(artifact, {**identity, "output": "context", "vectors": "float32"})
-            space.refresh()
-            if space.missing(documents.texts):
+            if self._missing(space, documents.texts):
                 unique = list(dict.fromkeys(documents.texts))
                 self.emit(Event(kind="stage", text=f"encoding {len(unique):,} context documents"))
                 with _Shards(space, self.emit, hold=True) as shards:

@@ -66,9 +66,10 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         UsageError: A name, a setting or a record cannot be used.
     """
     end_repetition()
-    found = ResolvedRequest.of(request, training=training)
+    remote = request.checked().open_remote()
+    found = ResolvedRequest.of(request, training=training, remote=remote)
     request = found.request
-    store = Store(found.results)
+    store = Store(found.results, remote)
     plan = Plan.make(
         found.subjects,
         found.suites,
@@ -119,6 +120,7 @@ def carry_out_training(prepared: PreparedRun, listeners: Listeners | None = None
     """Train the models of a prepared request that are not there, and give all of them."""
     failures: Mapping[str, Failure] = {}
     trials = {trial.key: trial for trial in prepared.plan.trials}
+    _send_missing(prepared)
     if prepared.plan.jobs:
         failures = _driver(prepared, listeners).train()
     found = []
@@ -153,6 +155,7 @@ def require_data(prepared: PreparedRun) -> None:
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
     """Run a prepared request and return its report."""
+    _send_missing(prepared)
     running = _driver(prepared, listeners)
     results = running.run()
     return Report(
@@ -162,6 +165,18 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
         tokens_encoded=running.tokens_encoded,
         vectors_dropped=running.vectors_dropped,
     )
+
+
+def _send_missing(prepared: PreparedRun) -> None:
+    """Send what a run that was killed, or had no remote, has left of the request's models."""
+    store = prepared.store
+    if store.shared is None or store.remote is None:
+        return
+    store.shared.send_missing()
+    models = ModelStore(store.root, store.remote)
+    for one in prepared.plan.trainings:
+        if one.training is not None and one.training.done:
+            models.send(one.artifact.key, prepared.cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +344,7 @@ def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
             asked=request.workers,
             threads=request.threads,
         )
-    limits = replace(_limits(request), threads=places.threads)
+    limits = replace(_limits(prepared), threads=places.threads)
     most = len(set(places.devices))
     opened = functools.partial(_open_local, places.devices, prepared.cache, limits)
     return _with_devices(plan, most, most), opened
@@ -357,9 +372,13 @@ def _open_jobs(plan: Plan) -> list[Job]:
     return [job for job in plan.jobs if job.key not in plan.known]
 
 
-def _limits(request: Request) -> WorkerLimits:
+def _limits(prepared: PreparedRun) -> WorkerLimits:
+    request, remote = prepared.request, prepared.store.remote
     return WorkerLimits(
-        threads=request.threads, batch_tokens=request.batch_tokens, keep_vectors=request.keep_vectors
+        threads=request.threads,
+        batch_tokens=request.batch_tokens,
+        keep_vectors=request.keep_vectors,
+        remote=None if remote is None else remote.url,
     )
 
 
@@ -368,7 +387,7 @@ def _worker_settings(prepared: PreparedRun) -> WorkerSettings:
     return WorkerSettings(
         cache=prepared.cache.resolve(),
         folders=(prepared.store.root.resolve(),),
-        limits=_limits(prepared.request),
+        limits=_limits(prepared),
         offline=prepared.request.offline,
     )
 

@@ -20,6 +20,7 @@ from harness.leases import Leases
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
+from harness.remote import RemoteLeases
 from harness.run_log import Closing, Node, RunLog
 from harness.store import Store
 from harness.training_jobs import Choose
@@ -166,7 +167,7 @@ class Driver:
         self._failures: dict[str, Failure] = {}
         self._tries: dict[tuple[str, Cause], int] = {}
         self._budget = budget
-        self._leases = Leases(store.leases)
+        self._leases = Leases(store.leases if store.remote is None else RemoteLeases(store.remote))
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
         self._state: dict[str, State] = {
             key: "done" if key in plan.known else "waiting" for key in self._jobs
@@ -326,7 +327,7 @@ class Driver:
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)
-        if not self._anew(claim) and self._finished_elsewhere(claim):
+        if not self._anew(claim) and self._finished_elsewhere(claim, now=free):
             if free:
                 self._leases.release(claim)
             return False
@@ -346,11 +347,11 @@ class Driver:
         now = with_weights(replace(cell.subject.artifact, weights="")).weights
         return bool(now) and now != record.model.weights
 
-    def _finished_elsewhere(self, claim: str) -> bool:
+    def _finished_elsewhere(self, claim: str, *, now: bool) -> bool:
         place = self._jobs[claim].place
         if place is None:  # it leaves no record: each process does it for itself
             return False
-        record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
+        record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose, now=now)
         if record is None or self._has_other_weights(claim, record):
             return False
         for key in self._of_claim[claim]:
@@ -496,7 +497,7 @@ class Driver:
         if event.kind == "vectors":
             from harness.vectors import Space
 
-            Space.write_shard(self._cache, event.space, event.content)
+            Space.write_shard(self._cache, event.space, event.content, self._store.remote)
             return
         if event.kind == "encoded":
             self.texts_encoded += event.texts

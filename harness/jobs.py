@@ -38,6 +38,7 @@ from harness.record import (
     RunPart,
     TaskPart,
 )
+from harness.remote import Remote
 from harness.types import Artifact, Outcome, Purpose, Role, Similarity, Task, TextModel, VectorSource
 
 if TYPE_CHECKING:
@@ -109,8 +110,14 @@ class Job:
         return artifact.key if isinstance(artifact, Artifact) else ""
 
 
-def with_weights(artifact: Artifact) -> Artifact:
-    """A trained model with the folder and the weights that it has now; the same where it is not there."""
+def with_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
+    """A trained model with the folder and the weights that it has now; the same where it is not there.
+
+    One that is not on this machine is fetched from the remote, where it is there.
+    """
+    if artifact.trained and remote is not None and not artifact.folder.is_dir():
+        store = ModelStore(artifact.folder.parents[1], remote)
+        store.obtain(artifact.key, artifact.slug)
     if not artifact.trained or artifact.weights:
         return artifact
     document = read_document(artifact.folder)
@@ -133,7 +140,7 @@ class Resolve:
         from harness.encoder.sanity import check_encoder, require_sane
 
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
-        artifact = with_weights(self.artifact)
+        artifact = with_weights(self.artifact, context.remote)
         encoder = context.engine(artifact, self.encoding)
         try:
             report = check_encoder(encoder, lambda: context.load(artifact, self.encoding))
@@ -197,7 +204,7 @@ class Encode(_TaskJob):
             behind = self.context_documents(self.encoding)
             self.run_task(collector)
         loaded = time.monotonic() - started
-        made, artifact = EncodedTexts(), with_weights(self.artifact)
+        made, artifact = EncodedTexts(), with_weights(self.artifact, context.remote)
         for role, texts in collector.texts.items():
             made.add(
                 context.encode_missing(
@@ -267,7 +274,7 @@ class Score(ScoreJob):
         """Run the task with cached vectors and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
-        artifact = with_weights(self.artifact)
+        artifact = with_weights(self.artifact, context.remote)
         with prepared_data(self.task, self.data, context.cache):
             behind = self.context_documents(self.encoding)
         known = _Known(context, artifact, self.encoding, self.task, behind)

@@ -385,7 +385,7 @@ class ScoreByMaxSim(ScoreJob):
         """Encode the texts that have no cached vectors, search, and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
-        artifact = with_weights(self.artifact)
+        artifact = with_weights(self.artifact, context.remote)
         ranker = MaxSimRanker(context, artifact, self.encoding, self.task)
         outcome = self.outcome(ranker, context)
         for one in ranker.searches:

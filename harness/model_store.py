@@ -2,7 +2,9 @@
 
 A training works in a folder of its key beside them, which outlives a killed training and goes when its model
 is in place. Models are results: nothing prunes them with a cache. One whose key does not follow from its
-lineage, or whose content is not what its model.json says, is damaged and counts as absent.
+lineage, or whose content is not what its model.json says, is damaged and counts as absent. In a remote a
+model's files are below a name with the hash of its content, and its model.json, which is there last, says
+which content is the model.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness import files
 from harness.encoder.content import identify
-from harness.errors import HarnessError, StoreError
-from harness.lineage import FILE, Lineage, ModelDocument, read_document
+from harness.errors import HarnessError, RecordError, StoreError
+from harness.lineage import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
+from harness.remote import Remote
 from harness.training import LOG, MODEL, OUTPUT, read_log
 from harness.types import Artifact
 
@@ -112,10 +115,11 @@ class UnfinishedModel:
 
 
 class ModelStore:
-    """The trained models of a results folder."""
+    """The trained models of a results folder, and with a remote those that other machines have trained."""
 
-    def __init__(self, results: Path) -> None:
+    def __init__(self, results: Path, remote: Remote | None = None) -> None:
         self.root = results / "models"
+        self._remote = remote
 
     def folder(self, slug: str) -> Path:
         """The place of a model, whether it is there or not; `slug` is that of its Artifact."""
@@ -177,6 +181,88 @@ class ModelStore:
                 return folder, found.document
             _warn_once(folder, found.problem)
         return None
+
+    def obtain(self, key: str, slug: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
+        """A whole model as `find` gives it; one that is only in the remote is fetched into the folder `slug`.
+
+        Raises:
+            StoreError: The remote cannot be read, or the results folder cannot be written.
+        """
+        return self.find(key, cache) or (self.find(key) if self._fetch(key, slug) else None)
+
+    def send(self, key: str, cache: Path | None = None) -> None:
+        """Send a model to the remote, if there is one; another that was there first takes its place here.
+
+        Raises:
+            StoreError: The remote cannot be written, or the results folder cannot.
+        """
+        found = self.find(key, cache)
+        if self._remote is None or found is None:
+            return
+        folder, document = found
+        if (first := self._document(key)) is None:
+            name = _content_name(document)
+            there = self._remote.objects(name)
+            for path in _places(folder):
+                place = f"{name}/{path.relative_to(folder).as_posix()}"
+                sent = place in there and there[place].size == path.stat().st_size
+                if path.is_file() and path != folder / FILE and not sent:
+                    self._remote.upload(place, path)
+            if self._remote.create(_document_name(key), (folder / FILE).read_bytes()):
+                return
+            first = self._document(key)
+        if first is not None and first.content != document.content:
+            self.move_aside(folder)
+            self._fetch(key, folder.name)
+
+    def _document(self, key: str) -> ModelDocument | None:
+        """The model.json of a model in the remote; a damaged one is removed with a warning."""
+        assert self._remote is not None
+        name = _document_name(key)
+        content = self._remote.read(name)
+        if content is None:
+            return None
+        with contextlib.suppress(ValueError, RecursionError, RecordError):
+            found = DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
+            if found.key == key == found.lineage.key:
+                return found
+        self._remove_damaged(name)
+        return None
+
+    def _remove_damaged(self, name: str) -> None:
+        import logging
+
+        assert self._remote is not None
+        logging.getLogger(__name__).warning("%s/%s is damaged, and is removed.", self._remote.url, name)
+        self._remote.remove(name)
+
+    def _fetch(self, key: str, slug: str) -> bool:
+        """Fetch a model from the remote, and put it in place whole; False where there is none."""
+        document = None if self._remote is None else self._document(key)
+        if self._remote is None or document is None:
+            return False
+        target = self.folder(slug)
+        staged = files.temporary_folder(target)
+        try:
+            start = _content_name(document)
+            for name in self._remote.objects(start):
+                place = PurePosixPath(name).relative_to(start)
+                if ".." in place.parts:  # a name that leads out of the folder
+                    continue
+                path = staged / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._remote.download(name, path)
+            files.replace(staged / FILE, document.to_json().encode())
+            if StoredModel.of(staged).problem:
+                self._remove_damaged(_document_name(key))
+                return False
+            _sync(staged)
+            self._place(staged, key, slug)
+        except OSError as error:
+            raise files.write_error(target, error) from error
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        return True
 
     def put(self, model: Path, document: ModelDocument, slug: str) -> Path:
         """Put a model that a training has left into its place, with its log; the training's folder goes.
@@ -278,6 +364,16 @@ class ModelStore:
         found = self.root.glob(f"*-{key[:12]}" if key else "*")
         named = (path for path in found if not (path.name.startswith(".") or _BROKEN.search(path.name)))
         return sorted(path for path in named if path.is_dir())
+
+
+def _document_name(key: str) -> str:
+    """The name in a remote of a model's model.json."""
+    return f"models/{key[:12]}/{FILE}"
+
+
+def _content_name(document: ModelDocument) -> str:
+    """The name in a remote below which a model's files are."""
+    return f"models/{document.key[:12]}/{document.content[:16]}"
 
 
 def copy_model(model: Path, target: Path) -> Path:

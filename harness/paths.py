@@ -29,6 +29,11 @@ def data_root(chosen: str | Path | None = None) -> Path | None:
     return expanded(place) if place else None
 
 
+def remote_url(chosen: str | None = None) -> str | None:
+    """The URL of shared object storage: --remote, else HARNESS_REMOTE, else none."""
+    return chosen or os.environ.get("HARNESS_REMOTE") or None
+
+
 def expanded(text: str | Path) -> Path:
     """A path with `~` replaced by the home folder.
 

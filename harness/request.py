@@ -25,6 +25,7 @@ from harness.plaid import KEEP_GIGABYTES
 from harness.plan import ConfiguredModel, Plan
 from harness.recipe import ModelRecipe, TaskRecipe, two_stages_refused
 from harness.recipe_request import RecipeRequest, Recipes, changes_of, require_model_recipe, vector_options
+from harness.remote import Remote
 from harness.store import Store
 from harness.training_plan import TrainingRequest, planned_models
 from harness.types import SEED, SIDES, Purpose, Suite, SuiteOptions, Task
@@ -50,8 +51,9 @@ class Request:
     and ?) that may have no place in a model. After `budget` seconds no new job starts: the remaining tasks
     are "stopped", and the same request continues with them. With `drop_vectors` a model's cached vectors are
     removed once it has all scores of the request. Vectors of tokens of more than `keep_vectors` gigabytes, of
-    the documents of an index, are not cached at all. `names` are, by spelling, names for models in records
-    and tables.
+    the documents of an index, are not cached at all. `remote` is the URL of object storage that machines
+    without a shared disk share: records, vectors and models are fetched from there and sent there. `names`
+    are, by spelling, names for models in records and tables.
     """
 
     models: tuple[str, ...]
@@ -84,6 +86,7 @@ class Request:
     budget: float | None = None
     drop_vectors: bool = False
     keep_vectors: float = KEEP_GIGABYTES
+    remote: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
     def network(self) -> contextlib.AbstractContextManager[object]:
@@ -106,7 +109,7 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        places = ("results", "cache", "data", "offline", "executor")
+        places = ("results", "cache", "data", "remote", "offline", "executor")
         limits = ("threads", "batch_tokens", "workers", "drop_vectors", "keep_vectors")
         same = (*places, *limits, "trust_remote_code", "recipe", "train_data")
         return Request(
@@ -147,6 +150,7 @@ class Request:
         _require_kind(request.devices, request.executor)
         plaid.index_of(request.settings.index)
         _existing_folder(paths.data_root(request.data))
+        request.open_remote()
         suites = request.open_suites()
         Recipes.of(suites, request.recipe_request())
         _check_prompts(request.settings.prompts or {}, suites)
@@ -163,6 +167,23 @@ class Request:
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
         documents = self.settings.document_text
         return suites if documents is None else [suite.with_documents(documents) for suite in suites]
+
+    def open_remote(self) -> Remote | None:
+        """The storage that other machines share, tried out; None without any.
+
+        Raises:
+            UsageError: It cannot be used, or is reached by a network that the request forbids.
+        """
+        url = paths.remote_url(self.remote)
+        if not url:
+            return None
+        remote = Remote(url)
+        if self.offline and remote.needs_network:
+            raise UsageError(
+                f"--offline forbids the network, which {remote.url} needs.", hint="Leave one of them out."
+            )
+        remote.require_usable()
+        return remote
 
     def recipe_request(self) -> RecipeRequest:
         """The part of the request that concerns recipes."""
@@ -234,6 +255,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         **dict.fromkeys(("tasks", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("query_length", "vectors")),
         **dict.fromkeys(("similarity", "index", "context", "prompt_file", "results", "cache", "data")),
+        **dict.fromkeys(("remote",)),
         **dict.fromkeys(("threads", "batch_tokens", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         "dtype": "float32",
@@ -329,11 +351,12 @@ class ResolvedRequest:
         return not self.stages or (one.training is None) == (task.output == "label")
 
     @staticmethod
-    def of(request: Request, *, training: bool = False) -> ResolvedRequest:
+    def of(request: Request, *, training: bool = False, remote: Remote | None = None) -> ResolvedRequest:
         """Resolve the models, suites and recipes of a request.
 
         Args:
             request: As the user gave it.
+            remote: The storage from which trained models are fetched that are not here.
             training: Whether models are trained and nothing is evaluated, so that no suite is needed.
 
         Raises:
@@ -371,6 +394,7 @@ class ResolvedRequest:
                 threads=request.threads,
                 minutes=request.checkpoint_minutes,
                 sweep=recipes.sweep,
+                remote=remote,
             )
             made = planned_models(tuple(dict.fromkeys(asked)), recipes.stages, how)
         return ResolvedRequest(

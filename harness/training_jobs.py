@@ -20,6 +20,7 @@ from harness.jobs import with_weights
 from harness.lineage import Lineage, MemberPart, ModelDocument
 from harness.model_store import ModelStore, copy_model
 from harness.record import Record
+from harness.remote import Remote
 from harness.store import Store
 from harness.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training
 from harness.types import Artifact
@@ -53,8 +54,8 @@ class Train:
             DivergenceError: The training diverged, now or earlier.
             TrainingError: The training failed; the message says why and where its log lies.
         """
-        store = ModelStore(self.results)
-        if store.find(self.artifact.key, context.cache) is not None:
+        store = ModelStore(self.results, context.remote)
+        if store.obtain(self.artifact.key, self.artifact.slug, context.cache) is not None:
             return {}  # another process has trained it meanwhile
         if reason := store.divergence(self.artifact.key):
             forget = f"harness models remove {self.artifact.key[:12]}"
@@ -63,7 +64,8 @@ class Train:
         context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
         store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
         started = datetime.now(tz=UTC)
-        spec = replace(self.spec, backbone=with_weights(self.spec.backbone), devices=context.devices)
+        backbone = with_weights(self.spec.backbone, context.remote)
+        spec = replace(self.spec, backbone=backbone, devices=context.devices)
         spec = replace(spec, micro_batch=store.micro_batch(spec.key))
         try:
             outcome, micro_batch = _train(spec, context, store)
@@ -85,6 +87,7 @@ class Train:
             "notes": list(outcome.notes),
         }
         folder = store.put(spec.output, self._document(spec.output, facts, context.cache), self.artifact.slug)
+        store.send(self.artifact.key, context.cache)
         context.emit(Event(kind="finished", text=str(folder), steps=facts["steps"], seconds=facts["seconds"]))
         return {}
 
@@ -213,12 +216,12 @@ class Choose:
         """
         from harness.vectors import drop_vectors
 
-        store = ModelStore(self.results)
-        if store.find(self.artifact.key, context.cache) is not None:
+        store = ModelStore(self.results, context.remote)
+        if store.obtain(self.artifact.key, self.artifact.slug, context.cache) is not None:
             return {}  # another process has chosen it meanwhile
         context.emit(Event(kind="stage", text=f"choosing {self.artifact.name}"))
-        members = [with_weights(replace(member, weights="")) for member in self.members]
-        records = [self._records(*pair) for pair in zip(members, self.trials, strict=True)]
+        members = [with_weights(replace(member, weights=""), context.remote) for member in self.members]
+        records = [self._records(*pair, context.remote) for pair in zip(members, self.trials, strict=True)]
         best = best_member(records)
         if best is None:
             raise TrainingError(
@@ -246,13 +249,16 @@ class Choose:
         for member in members:
             drop_vectors(context.cache, member.key)
         placed = store.put(folder, made, self.artifact.slug)
+        store.send(self.artifact.key, context.cache)
         text = f"{made.lineage.text}, by {', '.join(self.trials[0])}; {placed}"
         context.emit(Event(kind="finished", text=text))
         return {}
 
-    def _records(self, member: Artifact, trials: Mapping[str, tuple[str, str]]) -> list[Record]:
+    def _records(
+        self, member: Artifact, trials: Mapping[str, tuple[str, str]], remote: Remote | None
+    ) -> list[Record]:
         """The records of a member's scores, of the weights that it has now; none where it diverged."""
-        store, models = Store(self.results), ModelStore(self.results)
+        store, models = Store(self.results, remote), ModelStore(self.results)
         if not member.weights and models.divergence(member.key):
             return []
         records = []

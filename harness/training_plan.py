@@ -19,6 +19,7 @@ from harness.model_store import ModelStore
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
 from harness.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
+from harness.remote import Remote
 from harness.training import TrainingSpec
 from harness.training_jobs import Choose, Train
 from harness.types import Artifact, Task
@@ -55,6 +56,7 @@ class TrainingRequest:
         threads: CPU threads of a process.
         minutes: The time between two checkpoints.
         sweep: The sweep of a setting; None for a single model of each backbone and seed.
+        remote: The storage from which models are fetched that are not here.
     """
 
     settings: Settings
@@ -65,6 +67,7 @@ class TrainingRequest:
     threads: int | None
     minutes: float
     sweep: Sweep | None = None
+    remote: Remote | None = None
 
 
 def planned_models(
@@ -197,10 +200,10 @@ def _artifact(
     name: str, backbone: Artifact, lineage: Lineage, request: TrainingRequest
 ) -> tuple[Artifact, bool]:
     """The model of a lineage, and whether it is there."""
-    key, store = lineage.key, ModelStore(request.results)
+    key, store = lineage.key, ModelStore(request.results, request.remote)
     artifact = Artifact(name=name, source=backbone.source, folder=Path(), key=key, weights="", trained=True)
     artifact = replace(artifact, folder=store.folder(artifact.slug))
-    there = store.find(key, request.data.cache)
+    there = store.obtain(key, artifact.slug, request.data.cache)
     if there is None:
         return artifact, False
     folder, document = there

@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from harness import files
 from harness.encoding import Encoding
 from harness.errors import DataError
 from harness.identity import canonical, digest
+from harness.remote import Remote
 from harness.types import Artifact, Role
 
 if TYPE_CHECKING:
@@ -361,11 +362,15 @@ class Space:
         return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(shard.vectors), **offsets}))
 
     @staticmethod
-    def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
+    def write_shard(
+        root: Path, identity: Mapping[str, object], content: bytes, remote: Remote | None = None
+    ) -> None:
         """Write a shard (see `shard_bytes`); an equal shard is the same file, and a damaged one is replaced.
 
+        With a remote it is sent there as well, so that workers elsewhere have it.
+
         Raises:
-            StoreError: The shard cannot be written.
+            StoreError: The shard cannot be written or sent.
         """
         folder = _space_folder(root, identity)
         about = folder / "space.json"
@@ -374,6 +379,47 @@ class Space:
         path = folder / _shard_name(content)
         if not files.write_once(path, content) and shard_problem(path, root):
             files.replace(path, content)
+        if remote is not None:
+            remote.replace(_object(path), content)
+
+    def exchange(self, remote: Remote) -> None:
+        """Fetch the shards of a remote that the cache lacks, send those that it lacks, and `refresh`.
+
+        What is fetched counts only with the hash in its name; a damaged object is removed with a warning.
+
+        Raises:
+            StoreError: The remote cannot be read or written, or the cache not be written.
+        """
+        there = {name: info.size for name, info in remote.objects(_object(self.folder)).items()}
+        here = {_object(path): path for path in self.folder.glob("*.safetensors")}
+        about = f"{_object(self.folder)}/space.json"
+        if about not in there:
+            remote.create(about, canonical(self.identity).encode())
+        for name in sorted(there.keys() - here.keys()):
+            if name.endswith(".safetensors"):
+                self._fetch(remote, name, there[name])
+        for name, path in here.items():
+            if there.get(name) != path.stat().st_size and not shard_problem(path, self._root):
+                remote.upload(name, path)
+        self.refresh()
+
+    def _fetch(self, remote: Remote, name: str, size: int) -> None:
+        """Fetch a shard, once more if it comes damaged."""
+        for _ in range(2):
+            content = remote.read(name, size=size)
+            if content is None:  # another process has removed it
+                return
+            if _shard_name(content) == PurePosixPath(name).name:
+                self.write_shard(self._root, self.identity, content)
+                return
+        remote.remove(name)
+        _warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
+
+
+def _object(path: Path) -> str:
+    """The name in a remote of a space's folder, or of a shard: the place in the cache."""
+    parts = path.parts
+    return "/".join(parts[len(parts) - 1 - parts[::-1].index("vectors") :])
 
 
 def _shard_name(content: bytes) -> str:

@@ -44,7 +44,7 @@ def shared() -> Path:
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's own cache, results or data root."""
-    for name in ("HARNESS_DATA", "HARNESS_RESULTS"):
+    for name in ("HARNESS_DATA", "HARNESS_RESULTS", "HARNESS_REMOTE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -70,6 +70,14 @@ data = click.option(
     default=None,
     help="Data root in hub layout, ORG/NAME below it; used before the hub.",
 )
+remote = click.option(
+    "--remote",
+    envvar="HARNESS_REMOTE",
+    default=None,
+    metavar="URL",
+    help="Object storage that machines without a shared disk share, e.g. s3://bucket/folder: records, "
+    "vectors and trained models are fetched from there and sent there (docs/cluster.md).",
+)
 languages = click.option(
     "--languages", default="", help="Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu."
 )
@@ -253,6 +261,7 @@ _OPTIONS = (
     results,
     cache,
     data,
+    remote,
     offline,
     devices := click.option(
         "--devices",
@@ -391,7 +400,7 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
 def training(command: F) -> F:
     """Give a command every option of a training that an evaluation has as well."""
     how = (recipe, changes, budget, train_data, seed)
-    where = (results, cache, data, offline, devices, executor, threads)
+    where = (results, cache, data, remote, offline, devices, executor, threads)
     for option in reversed((*how, *where, allow_extra)):
         command = option(command)
     return command

@@ -24,6 +24,7 @@ from harness.errors import HarnessError, UsageError
 from harness.executors.executor import Finished, Inputs, failed
 from harness.executors.local import LIBRARIES, Subprocess, host_name
 from harness.jobs import Job
+from harness.remote import Remote
 
 PROJECT = "encoder-harness"
 PACKAGES = ("harness", "finetune", "suites")
@@ -156,6 +157,8 @@ class NodeWorker:
         self._devices = devices
         self._events: list[tuple[str, Event]] = []
         self._unsent: Finished | None = None
+        remote = settings.limits.remote
+        self._remote = None if remote is None else Remote(remote)
         self._process = Subprocess(
             device=devices[0],
             cache=settings.cache,
@@ -198,7 +201,7 @@ class NodeWorker:
         if event.kind == "vectors":
             from harness.vectors import Space
 
-            Space.write_shard(self._settings.cache, event.space, event.content)
+            Space.write_shard(self._settings.cache, event.space, event.content, self._remote)
             return
         self._events.append((key, event))
 

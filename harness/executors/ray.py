@@ -548,6 +548,7 @@ def _connect(settings: RaySettings, namespace: str) -> bool:
     options: dict[str, Any] = {"address": settings.address or "local", "namespace": namespace}
     if not settings.address:
         options |= {"num_cpus": cores(), "include_dashboard": False}
+    _silence(ray)
     try:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
@@ -560,6 +561,13 @@ def _connect(settings: RaySettings, namespace: str) -> bool:
             hint="Install the same Ray and Python here and there (requirements/cluster.txt).",
         ) from error
     return True
+
+
+def _silence(ray: Any) -> None:
+    """Keep what raylets say out of standard output, where Ray prints it: lost workers are noted by us."""
+    worker: Any = getattr(ray._private, "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_args, **_options: None
 
 
 def _require_answer(address: str) -> None:

@@ -119,7 +119,7 @@ def test_vectors_are_kept_every_minute(
     heard: list[int] = []
     write = Space.write_shard
 
-    def count(root: Path, identity: Mapping[str, object], content: bytes) -> None:
+    def count(root: Path, identity: Mapping[str, object], content: bytes, *_: object) -> None:
         write(root, identity, content)
         heard.append(len(load(content)["keys"]))
 

@@ -169,6 +169,24 @@ def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[st
 
 
 @pytest.mark.usefixtures("here")
+def test_what_another_machine_has_trained_is_fetched(asked: dict[str, Any], tmp_path: Path) -> None:
+    """The model is fetched with its records; with the records gone its vectors are there, too."""
+    asked["remote"] = f"file://{tmp_path / 'shared'}"
+    first = run(asked)
+    elsewhere = {"results": tmp_path / "elsewhere", "cache": tmp_path / "other cache"}
+    second = run(asked, **elsewhere)
+    assert hows(second) == ["cached", "cached"]
+    assert [one.main_score for one in second.records] == [one.main_score for one in first.records]
+    assert [one.problem for one in ModelStore(elsewhere["results"]).finished()] == [""]
+    shutil.rmtree(tmp_path / "shared" / "records")
+    shutil.rmtree(elsewhere["results"])
+    third = run(asked, **elsewhere)
+    assert hows(third) == ["done", "done"]
+    assert third.texts_encoded == 0
+    assert [one.main_score for one in third.records] == [one.main_score for one in first.records]
+
+
+@pytest.mark.usefixtures("here")
 def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
     first = run(asked)
     (slug,) = {result.cell.subject.artifact.slug for result in first.results}

@@ -1,0 +1,85 @@
+"""`harness remote`: copy records between a results folder and object storage that machines share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from harness import paths
+from harness.commands import options
+from harness.errors import UsageError
+from harness.remote import Remote
+from harness.store import SharedRecords, Store
+
+_url = click.argument("url", envvar="HARNESS_REMOTE", required=False, default=None)
+_dry_run = click.option("--dry-run", is_flag=True, help="Say how many would be copied; copy nothing.")
+
+
+@click.group("remote")
+def command() -> None:
+    """Fetch records from object storage that machines share, and send them there.
+
+    A run with --remote does so by itself for the records of its models. Vectors and trained models are
+    copied by the runs that need or make them.
+    """
+
+
+@command.command("pull")
+@_url
+@options.results
+@_dry_run
+@options.as_json
+def _pull(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -> int:
+    """Fetch every record that the results folder lacks; of two that differ the fetched one stays.
+
+    The URL is one as of --remote, which is also its default.
+    """
+    shared = _shared(url, results)
+    names = shared.difference().fetch
+    count = len(names) if dry_run else shared.fetch(names)
+    _print(shared, count, "Fetched", "Would fetch", dry_run=dry_run, as_json=as_json)
+    return 0 if count == len(names) else 1
+
+
+@command.command("push")
+@_url
+@options.results
+@_dry_run
+@options.as_json
+def _push(url: str | None, results: Path | None, dry_run: bool, as_json: bool) -> int:
+    """Send every record that the storage lacks, with the files beside it.
+
+    The URL is one as of --remote, which is also its default.
+    """
+    shared = _shared(url, results)
+    files = shared.difference().send
+    count = len(files)
+    if not dry_run:
+        shared.remote.require_usable()
+        count = sum(found is not None for found in shared.remote.each(shared.send, files))
+    _print(shared, count, "Sent", "Would send", dry_run=dry_run, as_json=as_json)
+    return 0 if count == len(files) else 1
+
+
+def _shared(url: str | None, results: Path | None) -> SharedRecords:
+    """The records of the storage and of the results folder.
+
+    Raises:
+        UsageError: No storage is named, or its URL cannot be used.
+    """
+    if not url:
+        raise UsageError("No storage is named.", hint="Type its URL, e.g. s3://BUCKET/FOLDER.")
+    remote = Remote(url)
+    return SharedRecords(remote, Store(paths.results_folder(results)))
+
+
+def _print(
+    shared: SharedRecords, count: int, done: str, planned: str, *, dry_run: bool, as_json: bool
+) -> None:
+    if as_json:
+        about = {"schema": 1, "remote": shared.remote.url, "dry_run": dry_run, "records": count}
+        click.echo(json.dumps(about))
+    else:
+        click.echo(f"{planned if dry_run else done} {count:,} records ({shared.remote.url}).")
