@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +28,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._artifacts = _ArtifactFolders(root / "records")
 
     @property
     def leases(self) -> Path:
@@ -163,7 +166,7 @@ class Store:
     def _folders(self, artifact: str) -> list[str]:
         """The folders of one artifact, at least one, the folder in use first."""
         key = artifact.rpartition("-")[2]
-        there = sorted(p.name for p in (self.root / "records").glob(f"*-{key}"))
+        there = self._artifacts.of(key)
         return [artifact] if not there or there == [artifact] else sorted(there, key=lambda n: n != artifact)
 
     def _gives_way(self, path: Path, record: Record) -> bool:
@@ -213,6 +216,35 @@ class Store:
         return record
 
 
+class _ArtifactFolders:
+    """The names of the folders in `records/`, listed again when that folder has changed.
+
+    A look-up without it would list all of them, of which there may be thousands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp = 0
+        self._names: dict[str, list[str]] = {}
+
+    def of(self, key: str) -> list[str]:
+        """The names that end in the start of an artifact's key, sorted."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+            if changed != self._stamp:
+                self._list()
+                # A change in the same tick of the clock would not be seen: a new listing counts once.
+                self._stamp = changed if time.time_ns() - changed > SETTLED_NS else 0
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return self._names.get(key, [])
+
+    def _list(self) -> None:
+        self._names = {}
+        for name in sorted(os.listdir(self._folder)):
+            self._names.setdefault(name.rpartition("-")[2], []).append(name)
+
+
 def _misplacement(record: Record, path: Path) -> str:
     """The reason why a record cannot be the one of its file; empty if it can."""
     artifact = path.parent.parent.name.rpartition("-")[2]
@@ -253,6 +285,9 @@ def _warn(message: str) -> None:
 
     logging.getLogger(__name__).warning("%s", message)
 
+
+SETTLED_NS = 2_000_000_000
+"""The age of a change of a folder below which a listing is not kept; some file systems count in seconds."""
 
 FAILED = ".failed.json"
 """The end of the name of a failure's file."""
