@@ -30,9 +30,10 @@ lint: $(VENV)/.dev docker-lint ## check style, format and layers
 types: $(VENV)/.dev ## check types
 	$(BIN)/mypy
 
-docker-lint: $(VENV)/.dev ## check the images and the compose file
+docker-lint: $(VENV)/.dev ## check the images, the compose file and the files for clusters
 	$(BIN)/hadolint docker/Dockerfile.*
 	$(BIN)/yamllint --strict --config-file docker/.yamllint docker
+	$(BIN)/shellcheck --severity=style docker/cluster/slurm.sh
 
 check: lint types test ## lint, types, test
 
@@ -47,7 +48,8 @@ lock: ## make requirements/*.txt from pyproject.toml (needs uv)
 	    --output-file $$out; \
 	}; \
 	lock demo pyproject.toml --extra demo && \
-	lock dev pyproject.toml --extra demo --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
+	lock cluster pyproject.toml --extra demo --extra ray --extra slurm --extra s3 --constraints requirements/demo.txt && \
+	lock dev pyproject.toml --extra demo --extra dev --extra ray --extra slurm --extra s3 --constraints requirements/cluster.txt && \
 	lock site --group site --constraints requirements/demo.txt
 
 snapshot: $(VENV)/.demo ## make the snapshot of mteb's task metadata

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ class Store:
 
     def __init__(self, root: Path, remote: Remote | None = None) -> None:
         self.root = root
+        self._artifacts = _ArtifactFolders(root / "records")
         self.shared = None if remote is None else SharedRecords(remote, self)
 
     @property
@@ -201,12 +203,12 @@ class Store:
     def _folders(self, artifact: str) -> list[str]:
         """The folders of one artifact, at least one, the folder in use first."""
         key = artifact.rpartition("-")[2]
-        there = sorted(p.name for p in (self.root / "records").glob(f"*-{key}"))
+        there = self._artifacts.of(key)
         return [artifact] if not there or there == [artifact] else sorted(there, key=lambda n: n != artifact)
 
     def folders(self, key: str) -> list[Path]:
         """The folders of the records of an artifact, by the start of its key as it is in their names."""
-        return sorted((self.root / "records").glob(f"*-{key}"))
+        return [self.root / "records" / name for name in sorted(self._artifacts.of(key))]
 
     def _gives_way(self, path: Path, record: Record) -> bool:
         """Whether the file at `path` is replaced; a damaged file is moved aside."""
@@ -484,6 +486,35 @@ def _beside_objects(name: str, record: Record) -> dict[str, str]:
     }
 
 
+class _ArtifactFolders:
+    """The names of the folders in `records/`, listed again when that folder has changed.
+
+    A look-up without it would list all of them, of which there may be thousands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp = 0
+        self._names: dict[str, list[str]] = {}
+
+    def of(self, key: str) -> list[str]:
+        """The names that end in the start of an artifact's key, sorted."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+            if changed != self._stamp:
+                self._list()
+                # A change in the same tick of the clock would not be seen: a new listing counts once.
+                self._stamp = changed if time.time_ns() - changed > SETTLED_NS else 0
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return self._names.get(key, [])
+
+    def _list(self) -> None:
+        self._names = {}
+        for name in sorted(os.listdir(self._folder)):
+            self._names.setdefault(name.rpartition("-")[2], []).append(name)
+
+
 def _misplacement(record: Record, path: Path) -> str:
     """The reason why a record cannot be the one of its file; empty if it can."""
     artifact = path.parent.parent.name.rpartition("-")[2]
@@ -524,6 +555,9 @@ def _warn(message: str) -> None:
 
     logging.getLogger(__name__).warning("%s", message)
 
+
+SETTLED_NS = 2_000_000_000
+"""The age of a change of a folder below which a listing is not kept; some file systems count in seconds."""
 
 FAILED = ".failed.json"
 """The end of the name of a failure's file."""

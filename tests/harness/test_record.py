@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -515,6 +516,22 @@ def test_one_artifact_has_one_folder_whatever_it_is_called(tmp_path: Path) -> No
     store.put("second-aaaaaaaaaaaa", made(identity={**IDENTITY, "seed": 43}))
     assert [p.name for p in (tmp_path / "records").iterdir()] == ["first-aaaaaaaaaaaa"]
     assert store.get("other-bbbbbbbbbbbb", "STS12", KEY) is None
+
+
+def test_many_records_are_looked_up_with_few_listings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    (tmp_path / "records" / "first-bbbbbbbbbbbb").mkdir(parents=True)
+    os.utime(tmp_path / "records", (1e9, 1e9))
+    listed = []
+    listing = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: listed.append(folder) or listing(folder))
+    for number in range(100):
+        assert store.get(f"other-{number:012}", "STS12", KEY) is None
+    assert len(listed) == 1
+    Store(tmp_path).put("third-aaaaaaaaaaaa", made())  # by another process, whose name for it is another
+    assert store.get("fourth-aaaaaaaaaaaa", "STS12", KEY) == made()
 
 
 def test_files_that_are_no_records_are_left_out_with_a_warning(
