@@ -35,6 +35,7 @@ PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "do
 OTHERS = {
     *("--force-reinstall", "--no-deps"),  # pip
     *("--local-dir", "--repo-type"),  # hf
+    *("--address", "--head"),  # ray
     *("--check", "--unshallow"),
 }
 SETTINGS = (

@@ -124,7 +124,7 @@ def refused(reason: str) -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class News:
     """News of a worker's jobs: events by key, in order, and the jobs that ended."""
 
     events: tuple[tuple[str, Event], ...] = ()
@@ -181,13 +181,13 @@ class NodeWorker:
             self.cancel()
             self._unsent = failed(job.key, error)
 
-    def poll(self, seconds: float) -> Report:
+    def poll(self, seconds: float) -> News:
         """The news of the running job, after `seconds` at the latest."""
         finished, self._unsent = self._unsent, None
         if not self._process.free:
             finished = self._process.poll(seconds)
         events, self._events = merged(self._events), []
-        return Report(events=events, ended=() if finished is None else (finished,))
+        return News(events=events, ended=() if finished is None else (finished,))
 
     def cancel(self) -> None:
         """Stop the running job; a training writes a checkpoint before."""

@@ -27,7 +27,7 @@ from harness.errors import UsageError
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import (
-    Report,
+    News,
     WorkerSettings,
     refused,
 )
@@ -418,7 +418,7 @@ class RayExecutor:
         """Take the share of a GPU from what a run was measured to need."""
         for one in ended:
             if self._probe is not None and one.key == self._probe.key:
-                self._share = share_of_gpu(json.loads(one.output.get("memory", b"{}")))
+                self._share = _share_of_gpu(json.loads(one.output.get("memory", b"{}")))
                 self._probe = self._measures = None
 
     def _drop(self, actor: _Actor) -> None:
@@ -483,7 +483,7 @@ class RayExecutor:
         actor.used = time.monotonic()
         return []
 
-    def _read(self, news: Report, actor: _Actor) -> list[Finished]:
+    def _read(self, news: News, actor: _Actor) -> list[Finished]:
         for key, event in news.events:
             if key in actor.jobs:
                 self._listener(key, event)
@@ -553,6 +553,11 @@ def _connect(settings: RaySettings, namespace: str) -> bool:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         raise _no_cluster(settings.address, str(error)) from error
+    except ray.exceptions.AuthenticationError as error:
+        raise UsageError(
+            f"The Ray cluster at {settings.address} asks for a token that this machine does not give.",
+            hint="Set RAY_AUTH_MODE=token and give every machine the same ~/.ray/auth_token (docs/cluster.md).",
+        ) from error
     except RuntimeError as error:
         if "ersion" not in str(error):
             raise
@@ -609,10 +614,10 @@ def _devices_text(resources: Mapping[str, float]) -> str:
     return ", ".join([*first, f"{count} core{'s' * (count != 1)}", memory])
 
 
-def share_of_gpu(measured: Mapping[str, float | None]) -> float:
+def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
     """The part of a GPU that a training run takes, by the most memory that one was measured to take.
 
-    >>> share_of_gpu({"peak_bytes": 9e9, "device_bytes": 80e9}), share_of_gpu({"peak_bytes": None})
+    >>> _share_of_gpu({"peak_bytes": 9e9, "device_bytes": 80e9}), _share_of_gpu({"peak_bytes": None})
     (0.125, 1.0)
     """
     peak, whole = measured.get("peak_bytes"), measured.get("device_bytes")

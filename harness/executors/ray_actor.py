@@ -16,8 +16,8 @@ from harness.data.locate import human_size
 from harness.executors.executor import Inputs, run_job
 from harness.executors.local import host_name
 from harness.executors.node import (
+    News,
     NodeWorker,
-    Report,
     WorkerSettings,
     differences,
     merged,
@@ -85,7 +85,7 @@ class RayWorker:
         self._shape = shape
         self._changed = threading.Condition()
         self._queue: deque[tuple[Job, Inputs]] = deque()
-        self._news: list[tuple[int, Report]] = []
+        self._news: list[tuple[int, News]] = []
         self._number = 0
         self._keys: list[str] = []
         self._heard = time.monotonic()
@@ -121,7 +121,7 @@ class RayWorker:
             self._keys += [job.key for job, _ in jobs]
             self._changed.notify_all()
 
-    def report(self, read: int, seconds: float) -> tuple[int, Report]:
+    def report(self, read: int, seconds: float) -> tuple[int, News]:
         """The news after number `read`, and the number of the last; those up to `read` are dropped."""
         with self._changed:
             self._heard = time.monotonic()
@@ -132,7 +132,7 @@ class RayWorker:
             self._heard = time.monotonic()
             events = [event for _, news in self._news for event in news.events]
             ended = tuple(one for _, news in self._news for one in news.ended)
-            return self._number, Report(events=merged(events), ended=ended)
+            return self._number, News(events=merged(events), ended=ended)
 
     def keys(self) -> tuple[list[str], float]:
         """The jobs that it has, or whose end nobody has read; and the seconds since a driver was heard."""
@@ -192,4 +192,4 @@ def run_at_once(environment: Mapping[str, str], settings: bytes, job: Job, input
         device="cpu", cache=own.cache, emit=lambda event: events.append((job.key, event)), limits=own.limits
     )
     finished = run_job(job, inputs, ("cpu",), context)
-    return Report(events=merged(events), ended=(finished,))
+    return News(events=merged(events), ended=(finished,))
