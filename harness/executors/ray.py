@@ -17,7 +17,7 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,19 @@ GIB = 2**30
 class _Actor:
     """An actor as the driver knows it.
 
-    `call` is the answer that is waited for, `read` the number of the last news that were handled, `group` the
-    reservation of its devices, and `used` when it had work last.
+    Attributes:
+        handle: Ray's handle.
+        shape: What it takes.
+        group: The reservation of its devices.
+        node, host, devices: Where it is; empty until it is there.
+        call: The answer that is waited for.
+        jobs: Its jobs by key, and when each was sent.
+        found: The keys of jobs that another driver has sent, and nobody has asked for yet.
+        held: The keys of outputs that have come and are not stored.
+        stored: Those that are stored, of which it does not know yet.
+        model: The key of the model that it has loaded.
+        used: When it had work last.
+        unreachable: Since when it cannot be reached.
     """
 
     handle: Any
@@ -76,11 +87,18 @@ class _Actor:
     host: str = ""
     devices: tuple[str, ...] = ()
     call: Any = None
-    read: int = 0
+    found: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    stored: list[str] = field(default_factory=list)
     jobs: dict[str, tuple[Job, float]] = field(default_factory=dict)
     model: str = ""
     used: float = field(default_factory=time.monotonic)
     unreachable: float | None = None
+
+    @property
+    def load(self) -> int:
+        """The jobs that it has to do."""
+        return len(self.jobs.keys() | self.found) - len(self.held)
 
     @property
     def ready(self) -> bool:
@@ -123,6 +141,8 @@ class RayExecutor:
         self._listener: Listener = lambda _key, _event: None
         self._actors: list[_Actor] = []
         self._orphans: dict[str, _Actor] = {}
+        self._early: dict[str, Finished] = {}
+        self._given: list[tuple[_Actor, str]] = []
         self._tasks: dict[Any, Job] = {}
         self._share = 1.0
         self._probe: Job | None = None
@@ -164,7 +184,7 @@ class RayExecutor:
         self._share = share or 1.0
         self._probe = probe if self.kind == "cuda" and share is None else None
         self._require_nodes(jobs)
-        self._orphans = self._find_orphans()
+        self._find_orphans({job.key for job in jobs})
         return self
 
     # Room
@@ -203,8 +223,7 @@ class RayExecutor:
             return Seat(node="", devices=("cpu",))
         actor = self._orphans.pop(job.key, None)
         if actor is not None:
-            if actor not in self._actors:
-                self._actors.append(actor)
+            actor.found.discard(job.key)
         else:
             actor = self._idle(job)
             assert actor is not None
@@ -215,10 +234,16 @@ class RayExecutor:
 
     def poll(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended, after `seconds` at the latest."""
+        for actor, key in self._given:
+            actor.held.discard(key)
+            actor.stored.append(key)
+        self._given = []
+        early = self._claimed_early()
+        if early:
+            return early
         for actor in self._actors:
             if actor.call is None:
-                call = actor.handle.report.remote(actor.read, LISTEN) if actor.ready else None
-                actor.call = call or actor.handle.hello.remote()
+                actor.call = self._ask(actor)
         calls = {actor.call: actor for actor in self._actors}
         waited = [*calls, *self._tasks]
         if not waited:
@@ -230,6 +255,22 @@ class RayExecutor:
         return [
             one for ref in there for one in (self._news(calls[ref]) if ref in calls else self._end_task(ref))
         ]
+
+    def _ask(self, actor: _Actor) -> Any:
+        """Ask an actor for its news, or where it is."""
+        if not actor.ready:
+            return actor.handle.hello.remote()
+        stored, actor.stored = actor.stored, []
+        return actor.handle.report.remote(stored, {*actor.held}, LISTEN)
+
+    def _claimed_early(self) -> list[Finished]:
+        """The ends that came before their jobs were asked for, which has happened now."""
+        there = [key for key in self._early if key not in self._orphans]
+        for key in there:
+            actor = next(one for one in self._actors if key in one.jobs)
+            del actor.jobs[key]
+            self._given.append((actor, key))
+        return [self._early.pop(key) for key in there]
 
     def cancel(self, key: str) -> None:
         """Stop a job; a training writes a checkpoint before."""
@@ -253,7 +294,7 @@ class RayExecutor:
                     state="alive" if key in there else "lost",
                     devices=(_devices_text(there[key]["Resources"]),) if key in there else (),
                     workers=len(mine),
-                    busy=sum(bool(actor.jobs) for actor in mine),
+                    busy=sum(actor.load > 0 for actor in mine),
                 )
             )
         asked = Counter(str(actor.shape) for actor in self._actors if not actor.ready)
@@ -323,11 +364,9 @@ class RayExecutor:
         shape, drained = self._shape(job), self._drained_node()
         depth = DEPTH if self._seconds.get(self.lane(job), math.inf) < SHORT else 1
         others = [one for one in self._actors if one.ready and one is not self._measures]
-        found = [one for one in others if one.shape == shape and len(one.jobs) < depth]
+        found = [one for one in others if one.shape == shape and one.load < depth]
         found = [one for one in found if shape.group or one.node != drained]
-        return min(
-            found, key=lambda actor: (len(actor.jobs), actor.model != job.model, actor.used), default=None
-        )
+        return min(found, key=lambda actor: (actor.load, actor.model != job.model, actor.used), default=None)
 
     def _drained_node(self) -> str:
         """The node on which nothing new begins while a training waits for several devices; mostly none.
@@ -338,7 +377,7 @@ class RayExecutor:
         if waiting is None:
             return ""
         nodes = [node for node in self._ray.nodes() if node["Alive"] and waiting.count_in(node["Resources"])]
-        busy = Counter(actor.node for actor in self._actors if actor.jobs)
+        busy = Counter(actor.node for actor in self._actors if actor.load)
         return str(min((node["NodeID"] for node in nodes), key=lambda key: (busy[key], key), default=""))
 
     def _grow(self, shape: Shape, expected: int) -> None:
@@ -392,7 +431,8 @@ class RayExecutor:
             actor
             for actor in self._actors
             if actor.ready
-            and not actor.jobs
+            and not actor.load
+            and not actor.held
             and actor.shape != shape
             and time.monotonic() - actor.used > EVICTION
         ]
@@ -409,7 +449,7 @@ class RayExecutor:
             actor = next((one for one in self._actors if one.ready and one.shape == whole), None)
             if actor is None:
                 self._grow(whole, 1)
-            elif not actor.jobs:
+            elif not actor.load:
                 actor.handle.run.remote([(self._probe, {})])
                 self._measures = actor
         return True
@@ -439,23 +479,37 @@ class RayExecutor:
         request_resources(bundles=bundles)
         self._asked = bundles
 
-    def _find_orphans(self) -> dict[str, _Actor]:
-        """The actors that a driver of this results folder has left, by the keys of their jobs."""
+    def _find_orphans(self, wanted: Container[str]) -> None:
+        """Take over the actors of a driver that is gone, by the keys of their jobs.
+
+        A living driver is heard all the time; whether one is gone shows after a few seconds.
+        """
         if not self._settings.address:
-            return {}
-        found: dict[str, _Actor] = {}
-        for name in self._ray.util.list_named_actors():
-            with contextlib.suppress(Exception):  # it has just ended
-                handle = self._ray.get_actor(name)
-                keys, alone = self._ray.get(handle.keys.remote(), timeout=10)
-                if not keys and alone > 2 * LISTEN:
-                    self._ray.kill(handle)  # idle, and its driver is gone
-                    continue
-                hello = self._ray.get(handle.hello.remote(), timeout=10)
-                actor = _Actor(handle=handle, shape=hello.shape, node=hello.node, host=hello.host)
-                actor.devices = hello.devices
-                found |= dict.fromkeys(keys, actor)
-        return found
+            return
+        ends = time.monotonic() + 3 * LISTEN
+        open_ = {name: self._ray.get_actor(name) for name in self._ray.util.list_named_actors()}
+        while open_ and time.monotonic() < ends:
+            for name, handle in [*open_.items()]:
+                if self._take_over(handle, wanted):
+                    del open_[name]
+            time.sleep(0.5 if open_ else 0)
+
+    def _take_over(self, handle: Any, wanted: Container[str]) -> bool:
+        """Take over an actor if its driver is gone; whether it needs no further look."""
+        try:
+            keys, alone = self._ray.get(handle.keys.remote(), timeout=10)
+            hello = self._ray.get(handle.hello.remote(), timeout=10)
+        except (self._ray.exceptions.RayError, TimeoutError):
+            return True  # it has just ended
+        if alone < 2 * LISTEN:
+            return False
+        if keys and not any(key in wanted for key in keys):
+            return True  # it is of another run
+        actor = _Actor(handle=handle, shape=hello.shape, node=hello.node, host=hello.host)
+        actor.devices, actor.found = hello.devices, set(keys)
+        self._actors.append(actor)
+        self._orphans |= dict.fromkeys(keys, actor)
+        return True
 
     # News
 
@@ -473,8 +527,7 @@ class RayExecutor:
         actor.unreachable = None
         if isinstance(answer, Hello):
             return self._meet(actor, answer)
-        actor.read, news = answer
-        return self._read(news, actor)
+        return self._read(answer, actor)
 
     def _meet(self, actor: _Actor, hello: Hello) -> list[Finished]:
         if hello.refusal:
@@ -487,12 +540,17 @@ class RayExecutor:
         for key, event in news.events:
             if key in actor.jobs:
                 self._listener(key, event)
+        for one in news.ended:
+            actor.held.add(one.key)
+            actor.used = time.monotonic()
         ended = [one for one in news.ended if one.key in actor.jobs]
+        self._early |= {one.key: one for one in news.ended if one.key in self._orphans}
         for one in ended:
             job, since = actor.jobs.pop(one.key)
-            actor.used = time.monotonic()
             lane, seconds = self.lane(job), actor.used - since
             self._seconds[lane] = 0.9 * self._seconds.get(lane, seconds) + 0.1 * seconds
+        unknown = [one.key for one in news.ended if one not in ended and one.key not in self._orphans]
+        self._given += [(actor, key) for key in (*(one.key for one in ended), *unknown)]
         if actor is self._measures:
             self._measured(news.ended)
         return ended
@@ -506,6 +564,10 @@ class RayExecutor:
         self._drop(actor)
         if actor is self._measures:
             self._probe = self._measures = None
+        for key in [key for key, one in self._orphans.items() if one is actor]:
+            del self._orphans[key]
+            self._early.pop(key, None)
+        self._given = [(one, key) for one, key in self._given if one is not actor]
         failure = Failure(kind="WorkerLost", message=message, cause=cause, traceback=str(error))
         return [Finished(key=key, failure=failure) for key in actor.jobs]
 
@@ -556,7 +618,7 @@ def _connect(settings: RaySettings, namespace: str) -> bool:
     except ray.exceptions.AuthenticationError as error:
         raise UsageError(
             f"The Ray cluster at {settings.address} asks for a token that this machine does not give.",
-            hint="Set RAY_AUTH_MODE=token and give every machine the same ~/.ray/auth_token (docs/cluster.md).",
+            hint="Set RAY_AUTH_MODE=token, with one ~/.ray/auth_token on every machine (docs/cluster.md).",
         ) from error
     except RuntimeError as error:
         if "ersion" not in str(error):

@@ -7,13 +7,13 @@ import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.context import Event, JobContext
 from harness.data.locate import human_size
-from harness.executors.executor import Inputs, run_job
+from harness.executors.executor import Finished, Inputs, run_job
 from harness.executors.local import host_name
 from harness.executors.node import (
     News,
@@ -77,7 +77,10 @@ class Hello:
 
 
 class RayWorker:
-    """The actor: it runs the jobs that it was sent in turn, and keeps news until they are read."""
+    """The actor: it runs the jobs that it was sent in turn, and keeps outputs until the driver has them.
+
+    Its jobs run in a process of its own, which one thread alone deals with.
+    """
 
     def __init__(
         self, environment: Mapping[str, str], settings: bytes, kind: str, devices: int, shape: Shape
@@ -85,12 +88,13 @@ class RayWorker:
         self._shape = shape
         self._changed = threading.Condition()
         self._queue: deque[tuple[Job, Inputs]] = deque()
-        self._news: list[tuple[int, News]] = []
-        self._number = 0
-        self._keys: list[str] = []
+        self._running = ""
+        self._cancelled = False
+        self._events: list[tuple[str, Event]] = []
+        self._ended: dict[str, Finished] = {}
         self._heard = time.monotonic()
         self._closed = False
-        self._worker: NodeWorker | None = None
+        self._thread: threading.Thread | None = None
         found = differences(environment)
         self._refusal = (
             f"{host_name()} has another environment than the driver: {'; '.join(found)}." if found else ""
@@ -98,10 +102,12 @@ class RayWorker:
         if not self._refusal:
             own: WorkerSettings = pickle.loads(settings)
             self._refusal = own.refusal()
+        if not self._refusal:
             places = ("cpu",) * devices if kind == "cpu" else visible_devices(kind)
-            self._worker = None if self._refusal else NodeWorker(own, places)
-        if self._worker is not None:
-            threading.Thread(target=self._serve, args=(self._worker,), name="jobs", daemon=True).start()
+            self._thread = threading.Thread(
+                target=self._serve, args=(NodeWorker(own, places),), name="jobs", daemon=True
+            )
+            self._thread.start()
 
     def hello(self) -> Hello:
         """Where it is, and why it cannot work."""
@@ -118,66 +124,79 @@ class RayWorker:
         with self._changed:
             self._heard = time.monotonic()
             self._queue.extend(jobs)
-            self._keys += [job.key for job, _ in jobs]
             self._changed.notify_all()
 
-    def report(self, read: int, seconds: float) -> tuple[int, News]:
-        """The news after number `read`, and the number of the last; those up to `read` are dropped."""
+    def report(self, stored: Sequence[str], held: Collection[str], seconds: float) -> News:
+        """The news since the last report, as soon as there are any, after `seconds` at the latest.
+
+        Outputs of jobs that are `stored` are dropped; those that the driver only `held` are not sent again.
+        """
         with self._changed:
             self._heard = time.monotonic()
-            over = {one.key for number, news in self._news if number <= read for one in news.ended}
-            self._news = [(number, news) for number, news in self._news if number > read]
-            self._keys = [key for key in self._keys if key not in over]
-            self._changed.wait_for(lambda: self._news, seconds)
+            for key in stored:
+                self._ended.pop(key, None)
+            self._changed.wait_for(lambda: self._events or self._ended.keys() - held or self._closed, seconds)
             self._heard = time.monotonic()
-            events = [event for _, news in self._news for event in news.events]
-            ended = tuple(one for _, news in self._news for one in news.ended)
-            return self._number, News(events=merged(events), ended=ended)
+            events, self._events = merged(self._events), []
+            return News(events=events, ended=tuple(self._ended[key] for key in self._ended.keys() - held))
 
     def keys(self) -> tuple[list[str], float]:
-        """The jobs that it has, or whose end nobody has read; and the seconds since a driver was heard."""
-        return self._keys, time.monotonic() - self._heard
+        """The jobs that it has or whose outputs it keeps; and the seconds since a driver was heard."""
+        with self._changed:
+            queued = [job.key for job, _ in self._queue]
+            return [*self._ended, *filter(None, [self._running]), *queued], time.monotonic() - self._heard
 
     def cancel(self, key: str) -> None:
         """Stop a job."""
         with self._changed:
-            running = self._keys[:1] == [key] and self._worker is not None and not self._worker.free
             self._queue = deque(pair for pair in self._queue if pair[0].key != key)
-            self._keys = [one for one in self._keys if one != key]
-        if running and self._worker is not None:
-            self._worker.cancel()
+            self._cancelled = self._cancelled or self._running == key
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """End the process, in the middle of a job as well; a training writes a checkpoint before."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._worker is not None:
-            self._worker.close()
+        if self._thread is not None:
+            self._thread.join()
 
     def _serve(self, worker: NodeWorker) -> None:
         while not self._closed:
             with self._changed:
-                if worker.free and not self._queue:
-                    self._changed.wait_for(lambda: self._queue or self._closed, 1.0)
-                    self._end_without_driver()
-                if self._closed:
-                    return
-                if worker.free and self._queue:
-                    worker.start(*self._queue.popleft())
-            news = worker.poll(0.1)
-            if news.events or news.ended:
-                with self._changed:
-                    self._number += 1
-                    self._news.append((self._number, news))
-                    self._changed.notify_all()
+                if worker.free:
+                    self._begin_next(worker)
+                elif self._cancelled:
+                    worker.cancel()
+                    self._running, self._cancelled = "", False
+            if not worker.free:
+                self._keep(worker.poll(0.1))
+        worker.close()
 
-    def _end_without_driver(self) -> None:
+    def _begin_next(self, worker: NodeWorker) -> None:
+        """Begin the next job; wait a second where there is none."""
+        self._running, self._cancelled = "", False
+        if not self._queue:
+            self._changed.wait_for(lambda: self._queue or self._closed, 1.0)
+            self._end_without_driver(worker)
+        if self._queue and not self._closed:
+            job, inputs = self._queue.popleft()
+            self._running = job.key
+            worker.start(job, inputs)
+
+    def _keep(self, news: News) -> None:
+        if not (news.events or news.ended):
+            return
+        with self._changed:
+            self._events = [*merged([*self._events, *news.events])]
+            self._ended |= {one.key: one for one in news.ended}
+            self._changed.notify_all()
+
+    def _end_without_driver(self, worker: NodeWorker) -> None:
         """End the actor where no driver was heard for long and nothing runs."""
         alone = time.monotonic() - self._heard
-        if not self._queue and alone > (KEPT if self._keys else IDLE_ORPHAN):
-            if self._worker is not None:
-                self._worker.close()
+        if not self._queue and alone > (KEPT if self._ended else IDLE_ORPHAN):
+            worker.close()
             os._exit(0)
 
 
