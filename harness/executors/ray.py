@@ -37,8 +37,11 @@ from harness.jobs import Job
 from harness.provenance import cores
 from harness.run_log import Node
 
-LISTEN = 2.0
+LISTEN = 1.0
 """Seconds after which an actor answers although there is nothing new."""
+
+ORPHANED = 4.0
+"""Seconds without a question of its driver after which an actor counts as left by it."""
 
 SHORT = 0.5
 """The mean seconds of jobs below which several are sent to an actor at once."""
@@ -486,7 +489,7 @@ class RayExecutor:
         """
         if not self._settings.address:
             return
-        ends = time.monotonic() + 3 * LISTEN
+        ends = time.monotonic() + ORPHANED + LISTEN
         open_ = {name: self._ray.get_actor(name) for name in self._ray.util.list_named_actors()}
         while open_ and time.monotonic() < ends:
             for name, handle in [*open_.items()]:
@@ -501,7 +504,7 @@ class RayExecutor:
             hello = self._ray.get(handle.hello.remote(), timeout=10)
         except (self._ray.exceptions.RayError, TimeoutError):
             return True  # it has just ended
-        if alone < 2 * LISTEN:
+        if alone < ORPHANED:
             return False
         if keys and not any(key in wanted for key in keys):
             return True  # it is of another run

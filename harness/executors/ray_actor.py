@@ -136,7 +136,6 @@ class RayWorker:
             for key in stored:
                 self._ended.pop(key, None)
             self._changed.wait_for(lambda: self._events or self._ended.keys() - held or self._closed, seconds)
-            self._heard = time.monotonic()
             events, self._events = merged(self._events), []
             return News(events=events, ended=tuple(self._ended[key] for key in self._ended.keys() - held))
 

@@ -71,7 +71,10 @@ def _rows(record: Any) -> Any:
 
 
 def finished(folder: Path) -> Counter[str]:
-    """How often each job has ended well, over all runs of a driver, by its label and kind."""
+    """How often each job that leaves something behind has ended well, over all runs of a driver, by its name.
+
+    What a job without a record gives (facts of a model, counts, a choice) is lost with its driver.
+    """
     found: Counter[str] = Counter()
     for run in (folder / "results" / "runs").iterdir():
         jobs = json.loads((run / "run.json").read_text())["jobs"]
@@ -79,7 +82,8 @@ def finished(folder: Path) -> Counter[str]:
             event = json.loads(line)
             if event["event"] == "done":
                 job = jobs[event["job"]]
-                found[f"{job['kind']} {job['label']} {job['key'][:8]}"] += 1
+                if job["kind"] in ("train", "finetune", "score", "rank"):
+                    found[f"{job['kind']} {job['label']} {job['key'][:8]}"] += 1
     return found
 
 
