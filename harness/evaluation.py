@@ -365,7 +365,9 @@ def _on_ray(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExe
     runs = [job for job in _open_jobs(plan) if job.kind == "finetune"]
     probe = prepared.recipe.probe(runs) if prepared.recipe is not None and len(runs) > 1 else None
     share = None if request.workers is None else 1 / request.workers
-    return plan, functools.partial(executor.begin, jobs=_open_jobs(plan), share=share, probe=probe)
+    return plan, functools.partial(
+        executor.begin, jobs=_open_jobs(plan), share=share, probe=probe, priority=request.priority
+    )
 
 
 def _open_jobs(plan: Plan) -> list[Job]:

@@ -47,15 +47,19 @@ def write_once(path: Path, content: bytes) -> bool:
     return True
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Write `content` to `path` in one step, replacing an existing file; its rights are at most `mode`."""
+def replace(path: Path, content: bytes, *, mode: int = 0o666, last: bool = True) -> None:
+    """Write `content` to `path` in one step, replacing an existing file; its rights are at most `mode`.
+
+    Of several files of a folder only the `last` need have the folder's names on disk.
+    """
     temporary = _stage(path, content, mode)
     try:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise write_error(path, error) from error
-    sync(path.parent)
+    if last:
+        sync(path.parent)
 
 
 def move(path: Path, to: Path) -> None:

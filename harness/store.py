@@ -578,7 +578,7 @@ def _naming(path: Path, record: Record, contents: Mapping[str, bytes]) -> Record
 
 def _put_beside(path: Path, contents: Mapping[str, bytes]) -> None:
     for part, content in contents.items():
-        files.replace(path.with_suffix(BESIDE[part]), content)
+        files.replace(path.with_suffix(BESIDE[part]), content, last=False)  # the record comes after it
 
 
 def _remove_beside(path: Path, parts: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ from harness.executors.node import (
     WorkerSettings,
     refused,
 )
-from harness.executors.ray_actor import Hello, RayWorker, Shape, run_at_once
+from harness.executors.ray_actor import DEMAND, Demand, Hello, RayWorker, Shape, run_at_once
 from harness.executors.settings import RaySettings
 from harness.jobs import Job
 from harness.provenance import cores
@@ -152,6 +152,7 @@ class RayExecutor:
         self._measures: _Actor | None = None
         self._expected: dict[str, int] = {}
         self._asked: list[dict[str, float]] = []
+        self._demand: _Demand | None = None
         self._seconds: dict[str, float] = {}
         self._seen: dict[str, str] = {}
         self._free: tuple[float, Mapping[str, float]] = (0.0, {})
@@ -171,6 +172,7 @@ class RayExecutor:
         *,
         share: float | None = None,
         probe: Job | None = None,
+        priority: int = 0,
     ) -> RayExecutor:
         """Make ready for jobs, and look for what a driver that is gone has left running.
 
@@ -179,6 +181,7 @@ class RayExecutor:
             jobs: The jobs of the run.
             share: The part of a GPU that a training run of a task takes; None to measure it.
             probe: The job that measures the memory of one.
+            priority: The driver of a higher one goes first on this cluster.
 
         Raises:
             UsageError: No node has what a job needs.
@@ -187,6 +190,7 @@ class RayExecutor:
         self._share = share or 1.0
         self._probe = probe if self.kind == "cuda" and share is None else None
         self._require_nodes(jobs)
+        self._demand = _Demand(self._ray, priority) if self._settings.address else None
         self._find_orphans({job.key for job in jobs})
         return self
 
@@ -212,7 +216,7 @@ class RayExecutor:
             return len(self._tasks) < TASKS
         if job.key in self._orphans:
             return True
-        if job.kind == "finetune" and self._is_measuring():
+        if self._gives_way() or (job.kind == "finetune" and self._is_measuring()):
             return False
         if self._idle(job) is not None:
             return True
@@ -320,6 +324,14 @@ class RayExecutor:
             self._ask_for([])
         if self._started:
             self._ray.shutdown()
+
+    def _gives_way(self) -> bool:
+        """Whether jobs of a higher priority wait on the cluster, for which idle actors then end."""
+        if self._demand is None or not self._demand.is_behind(sum(self._expected.values())):
+            return False
+        for actor in [one for one in self._actors if not one.load and not one.held]:
+            self._drop(actor)
+        return True
 
     # Shapes and nodes
 
@@ -592,6 +604,30 @@ class RayExecutor:
         for key, event in news.events:
             self._listener(key, event)
         return [*news.ended]
+
+
+class _Demand:
+    """What waits on the cluster, as this driver asks the actor for it every few seconds."""
+
+    def __init__(self, ray: Any, priority: int) -> None:
+        self._ray, self._priority = ray, priority
+        self._driver = secrets.token_hex(6)
+        self._answer: Any = None
+        self._behind, self._due = False, 0.0
+
+    def is_behind(self, waiting: int) -> bool:
+        """Whether jobs of a driver of a higher priority wait; told that so many of this one do."""
+        now = time.monotonic()
+        if self._answer is None and now > self._due:
+            options = {"name": "demand", "namespace": "harness", "lifetime": "detached", "num_cpus": 0}
+            actor = self._ray.remote(Demand).options(**options, get_if_exists=True).remote()
+            self._answer = actor.tell.remote(self._driver, self._priority, waiting)
+            self._due = now + DEMAND / 5
+        if self._answer is not None and self._ray.wait([self._answer], timeout=0)[0]:
+            with contextlib.suppress(self._ray.exceptions.RayError):  # it ends without drivers
+                self._behind = self._ray.get(self._answer)
+            self._answer = None
+        return self._behind
 
 
 def _connect(settings: RaySettings, namespace: str) -> bool:

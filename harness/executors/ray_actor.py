@@ -28,6 +28,9 @@ from harness.jobs import Job
 IDLE_ORPHAN = 60.0
 """Seconds without a driver after which an actor without work ends."""
 
+DEMAND = 10.0
+"""Seconds for which it counts that jobs of a driver wait."""
+
 KEPT = 3600.0
 """Seconds for which an actor without a driver keeps the output of jobs that have ended."""
 
@@ -197,6 +200,29 @@ class RayWorker:
         if not self._queue and alone > (KEPT if self._ended else IDLE_ORPHAN):
             worker.close()
             os._exit(0)
+
+
+class Demand:
+    """The actor of a cluster to which drivers tell what waits, so that the one that matters most goes first."""
+
+    def __init__(self) -> None:
+        self._drivers: dict[str, tuple[int, int, float]] = {}
+        self._heard = time.monotonic()
+        threading.Thread(target=self._end_without_drivers, name="end", daemon=True).start()
+
+    def tell(self, driver: str, priority: int, waiting: int) -> bool:
+        """Say how many jobs of a driver wait; whether one of a higher priority has any, and was just heard."""
+        now = self._heard = time.monotonic()
+        self._drivers[driver] = (priority, waiting, now)
+        return any(
+            higher > priority and count and now - heard < DEMAND
+            for higher, count, heard in self._drivers.values()
+        )
+
+    def _end_without_drivers(self) -> None:
+        while time.monotonic() - self._heard < IDLE_ORPHAN:
+            time.sleep(1.0)
+        os._exit(0)
 
 
 def run_at_once(environment: Mapping[str, str], settings: bytes, job: Job, inputs: Inputs) -> Any:
