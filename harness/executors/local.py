@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import multiprocessing as mp
 import os
@@ -297,14 +298,23 @@ def _end_with_parent() -> None:
 class LocalExecutor:
     """Workers of this machine: a single one runs in this process, several in one process each.
 
+    Such a process imports `libraries` when it starts.
+
     Attributes:
         name: The devices, for the user.
     """
 
     def __init__(
-        self, devices: Sequence[str], *, cache: Path, listener: Listener, limits: WorkerLimits
+        self,
+        devices: Sequence[str],
+        *,
+        cache: Path,
+        listener: Listener,
+        limits: WorkerLimits,
+        libraries: Sequence[str] = LIBRARIES,
     ) -> None:
-        kind = _InProcess if len(devices) == 1 else Subprocess
+        apart = functools.partial(Subprocess, libraries=libraries)
+        kind = _InProcess if len(devices) == 1 else apart
         self.name = f"local: {','.join(dict.fromkeys(devices))}"
         self._devices = tuple(dict.fromkeys(devices))
         self._workers: list[_Worker] = [

@@ -203,7 +203,7 @@ class RayWorker:
 
 
 class Demand:
-    """The actor of a cluster to which drivers tell what waits, so that the one that matters most goes first."""
+    """The actor of a cluster to which drivers tell what waits: a higher priority goes first."""
 
     def __init__(self) -> None:
         self._drivers: dict[str, tuple[int, int, float]] = {}
@@ -211,7 +211,7 @@ class Demand:
         threading.Thread(target=self._end_without_drivers, name="end", daemon=True).start()
 
     def tell(self, driver: str, priority: int, waiting: int) -> bool:
-        """Say how many jobs of a driver wait; whether one of a higher priority has any, and was just heard."""
+        """Say how many jobs of a driver wait; gives whether one of a higher priority has any."""
         now = self._heard = time.monotonic()
         self._drivers[driver] = (priority, waiting, now)
         return any(

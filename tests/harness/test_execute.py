@@ -23,8 +23,8 @@ from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Driver, Listeners, Result
-from harness.executors.executor import Finished
-from harness.executors.local import Subprocess
+from harness.executors.executor import Executor, Finished, Listener
+from harness.executors.local import LocalExecutor, Subprocess
 from harness.jobs import Job, _Known
 from harness.leases import Leases
 from harness.plan import ConfiguredModel, Plan
@@ -397,6 +397,48 @@ def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Subproc
     assert failure.kind == "WorkerDied"
     worker.start(job(), {}, ("cpu",))
     assert wait(worker).failure is None
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """A job that is killed, as for lack of memory, until a batch of 64 rows has become small enough."""
+
+    log: Path
+    fits: int
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        rows = context.fewer(64)
+        with self.log.open("a") as file:
+            file.write(f"{rows} ")
+        if rows > self.fits:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+
+@pytest.mark.parametrize(("fits", "tried"), [(16, "64 32 16"), (8, "64 32 16"), (64, "64")])
+def test_a_job_that_runs_out_of_memory_is_tried_again_with_smaller_batches(
+    tmp_path: Path, fits: int, tried: str
+) -> None:
+    job = Job(key="k", kind="encode", label="x", work=Greedy(tmp_path / "log", fits))
+    notes: list[str] = []
+
+    def opened(listener: Listener) -> Executor:
+        limits = WorkerLimits()
+        return LocalExecutor(
+            ("cpu", "cpu"), cache=tmp_path / "cache", listener=listener, limits=limits, libraries=()
+        )
+
+    made = Driver(
+        Plan(cells=(), jobs=(job,), keys={}),
+        store=Store(tmp_path / "r"),
+        cache=tmp_path / "cache",
+        open_executor=opened,
+        listeners=Listeners(event=lambda _job, event: notes.append(event.text)),
+    )
+    failures = made.train()
+    assert (tmp_path / "log").read_text().split() == tried.split()
+    assert [failure.kind for failure in failures.values()] == ["WorkerDied"] * (fits == 8)
+    assert len([note for note in notes if "batches of half the size" in note]) == len(tried.split()) - 1
 
 
 @dataclass(frozen=True)

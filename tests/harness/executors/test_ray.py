@@ -1,0 +1,160 @@
+"""Ray: settings, what is refused before anything starts, and runs on three nodes of this machine."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from queued_jobs import begun, plan, records, worker_settings
+
+import ray_jobs
+from harness.errors import UsageError
+from harness.execute import Driver
+from harness.executors.executor import Executor
+from harness.executors.local import LocalExecutor
+from harness.executors.node import environment
+from harness.executors.ray import RayExecutor
+from harness.executors.ray_actor import Demand, Shape
+from harness.executors.settings import RaySettings, executor_settings
+from harness.jobs import Resources
+from harness.store import Store
+from ray_nodes import RayNodes
+
+SUPPORT = Path(ray_jobs.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rya", "Did you mean ray?"),
+        ("local:8", "Did you mean local?"),
+        ("ray:auto,worker=2", "Did you mean workers?"),
+        ("ray:auto,workers=0", "a whole number, 1 or more"),
+        ("ray:auto,workers=2,workers=3", "given twice"),
+        ("ray:auto,workers", "no setting of ray"),
+    ],
+)
+def test_a_wrong_executor_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        executor_settings(text)
+    assert words in str(caught.value)
+
+
+def test_settings_of_ray() -> None:
+    assert executor_settings("local") is None
+    assert executor_settings("ray") == RaySettings()
+    assert executor_settings("ray:workers=4") == RaySettings(workers=4)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:1", "No Ray cluster answers at 127.0.0.1:1"),
+        ("somewhere", "no address of a Ray cluster"),
+        ("ray://head:10001", "must run on a node of the cluster"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_at_once(tmp_path: Path, address: str, words: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        RayExecutor(RaySettings(address=address), worker=worker_settings(tmp_path), results=tmp_path)
+    assert words in str(caught.value)
+    assert time.monotonic() - began < 10
+
+
+def test_without_ray_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"encoder-harness\[ray\]"):
+        RayExecutor(RaySettings(), worker=worker_settings(tmp_path), results=tmp_path)
+
+
+def test_a_driver_gives_way_to_one_of_a_higher_priority() -> None:
+    demand = Demand()
+    assert not demand.tell("grid", 0, 100)
+    assert not demand.tell("check", 1, 2)  # it is not behind the grid
+    assert demand.tell("grid", 0, 100)
+    assert not demand.tell("check", 1, 0)
+    assert not demand.tell("grid", 0, 100)  # nothing of the check waits any more
+
+
+def test_the_room_of_a_shape() -> None:
+    half = Shape(0.5, 2, 4 * 2**30)
+    assert half.count_in({"GPU": 2, "CPU": 16, "memory": 64 * 2**30}) == 4
+    assert half.count_in({"GPU": 2, "CPU": 5, "memory": 64 * 2**30}) == 2
+    assert half.count_in({"CPU": 16, "memory": 64 * 2**30}) == 0
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
+    """Three nodes with a core each; their workers find the modules of tests."""
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(SUPPORT), str(Path.cwd())))
+    with RayNodes(Path(f"/tmp/r{os.getpid()}")) as made:
+        yield made
+    del os.environ["PYTHONPATH"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "resources", "words"),
+    [
+        ({"environment": {**environment(), "torch": "1.0"}}, {}, "torch 2"),
+        ({"folders": (Path("/not/there"),)}, {}, "does not see /not/there"),
+        ({}, {"memory": 2**50}, "no node of the cluster has that"),
+        ({}, {"devices": 2}, "no node of the cluster has that"),
+    ],
+)
+def test_what_no_node_can_do_is_refused(
+    tmp_path: Path, nodes: RayNodes, settings: dict[str, Any], resources: dict[str, int], words: str
+) -> None:
+    planned = plan(tmp_path, 2)
+    jobs = tuple(replace(job, resources=Resources(**resources)) for job in planned.jobs)
+    with pytest.raises(UsageError) as caught:
+        ray_jobs.driver(tmp_path, replace(planned, jobs=jobs), nodes.address, **settings).run()
+    assert words in str(caught.value)
+    assert not begun(tmp_path)
+
+
+def serial(folder: Path, tasks: int) -> dict[str, Any]:
+    """The records of a run in this process."""
+    planned = plan(folder, tasks, seconds=0)
+
+    def opened(listener: Any) -> Executor:
+        settings = worker_settings(folder)
+        return LocalExecutor(("cpu",), cache=settings.cache, listener=listener, limits=settings.limits)
+
+    Driver(planned, store=Store(folder / "results"), cache=folder / "cache", open_executor=opened).run()
+    return records(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes: RayNodes) -> None:
+    """Four nodes and two drivers; the records are those of a serial run, and no process is left."""
+    whole, broken, tasks = tmp_path / "whole", tmp_path / "broken", 60
+    command = [sys.executable, ray_jobs.__file__, str(broken), str(tasks), "0.3", nodes.address]
+    chance = random.Random(0)
+    broken.mkdir()
+    driver = subprocess.Popen(command)
+    for what in ("node", "driver", "node", "driver", "node", "node"):
+        time.sleep(chance.uniform(3, 6))
+        if driver.poll() is not None:
+            break
+        if what == "node":
+            nodes.kill(chance)
+            nodes.add()
+        else:
+            driver.send_signal(signal.SIGKILL)
+            driver.wait()
+            driver = subprocess.Popen(command)
+    assert driver.wait(200) == 0
+    assert records(broken) == serial(whole, tasks)
+    assert [line for line in nodes.left() if "ray_jobs" in line or "spawn" in line] == []

@@ -1,0 +1,42 @@
+"""The plan of queued_jobs through Ray; `python ray_jobs.py FOLDER TASKS SECONDS ADDRESS` is a driver."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from queued_jobs import done, plan, worker_settings
+
+from harness.execute import Driver
+from harness.executors.executor import Executor, Listener
+from harness.executors.ray import RayExecutor
+from harness.executors.settings import RaySettings
+from harness.plan import Plan
+from harness.store import Store
+
+
+def driver(folder: Path, planned: Plan, address: str = "", **settings: Any) -> Driver:
+    """A driver of the plan through Ray, with other settings of its workers."""
+
+    def opened(listener: Listener) -> Executor:
+        store.prepare()
+        executor = RayExecutor(
+            RaySettings(address=address),
+            worker=worker_settings(folder, **settings),
+            results=store.root,
+            kind="cpu",
+        )
+        return executor.begin(listener, planned.jobs)
+
+    store = Store(folder / "results")
+    return Driver(planned, store=store, cache=folder / "cache", open_executor=opened)
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1])
+    sys.exit(
+        0
+        if done(driver(root, plan(root, int(sys.argv[2]), seconds=float(sys.argv[3])), sys.argv[4]).run())
+        else 1
+    )
