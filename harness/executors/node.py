@@ -173,8 +173,8 @@ class NodeWorker:
         return self._process.free
 
     def start(self, job: Job, inputs: Inputs) -> None:
-        """Begin a job."""
-        self._process.start(job, inputs, self._devices)
+        """Begin a job, on as many devices as it needs for itself."""
+        self._process.start(job, inputs, self._devices[: max(1, job.resources.devices)])
 
     def poll(self, seconds: float) -> Report:
         """The news of the running job, after `seconds` at the latest."""
