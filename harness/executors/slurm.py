@@ -41,8 +41,11 @@ _COMMANDS = ("sbatch", "srun", "sacct", "scancel", "scontrol")
 _AHEAD = 4
 """The jobs in the queue for each worker, at most."""
 
-_MUTE = 3
+_MUTE = 4
 """Workers that may end without a word until the run is given up."""
+
+_NO_FAULT = ("CANCELLED", "NODE_FAIL", "PREEMPTED")
+"""States of workers that have not failed by themselves."""
 
 _FAREWELL = 15.0
 """Seconds in which workers say that they end after they were cancelled."""
@@ -229,6 +232,7 @@ class _Lane:
         self._cancelled: set[str] = set()
         self._next: dict[str, float] = {}
         self._refused_since: float | None = None
+        self._mute: list[_WorkerView] = []
         self._leases = queue.drivers()
         self._leases.claim(new_life())
         self._adopt()
@@ -361,6 +365,7 @@ class _Lane:
         if message.kind == "start":
             view.life, view.host, view.devices = message.life, message.text, message.devices
             view.end, view.state, view.queued = "", "", False
+            self._mute.clear()
         elif message.kind == "event" and message.event is not None:
             if message.key in self.wanted and not view.skip:
                 self._listener(message.key, message.event)
@@ -408,22 +413,21 @@ class _Lane:
         if self._submit.cluster != NAME or not tasks:
             return
         tasks[0].get_info(mode="force")
+        self._hear()
         for view, task in zip(open_ones, tasks, strict=True):
             if task.watcher.is_done(task.job_id, mode="cache"):
                 view.state = task.watcher.get_state(task.job_id, mode="cache")
-        self._hear()
+                if not view.life and not view.state.startswith(_NO_FAULT):
+                    self._mute.append(view)
         self._require_words()
 
     def _require_words(self) -> None:
-        """Give up where workers fail before they can say anything."""
-        over = [view for view in self.workers.values() if view.state and not view.life]
-        mute = [view for view in over if not view.state.startswith(("CANCELLED", "NODE_FAIL", "PREEMPTED"))]
-        alone = not self.live and not any(view.life for view in self.workers.values())
-        if len(mute) >= _MUTE or (mute and alone):
-            last = mute[-1].task
-            assert last is not None
+        """Give up where workers, one after the other, end before they can say anything."""
+        if len(self._mute) >= _MUTE:
+            last = self._mute[-1]
+            assert last.task is not None
             raise UsageError(
-                f"Workers of Slurm end before they say a word, the last as {mute[-1].state}. {_tail(last)}",
+                f"Workers of Slurm end before they say a word, the last as {last.state}. {_tail(last.task)}",
                 hint=f"Every machine of the partition must see {self.queue.folder.parent.parent} under this "
                 "name and have the same Python; what a worker needs before it starts is setup=LINE.",
             )
