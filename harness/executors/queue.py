@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness import files
 from harness.context import Event
+from harness.errors import StoreError
 from harness.executors.executor import Failure, Finished, Inputs
 from harness.executors.node import NodeWorker, WorkerSettings, host_name, visible_devices
 from harness.files import Leases
@@ -45,6 +46,9 @@ WARNING = 120
 
 REQUEUED = "requeued"
 """The end of a worker that comes back."""
+
+FULL = "out of room:"
+"""The start of the end of a worker that could not write to the queue."""
 
 GRACE = 2.0
 """Seconds in which a running job may still end when its worker has to stop."""
@@ -416,7 +420,7 @@ class _Loop(threading.Thread):
         self._queue = JobQueue(task.queue)
         self._log = self._queue.log(worker)
         self._began = time.monotonic()
-        self._said = self._began
+        self._said = self._next_look = self._began
         self._taken = 0
         self._stopping = ""
         self._devices = visible_devices(task.kind)
@@ -436,16 +440,18 @@ class _Loop(threading.Thread):
         try:
             self._queue.release_former(self._claim)
             self.outcome = self._work()
-        except Exception as error:  # a full disk, or a queue that was removed
+        except StoreError as error:
+            self.outcome = f"{FULL} {error.message}"
+        except Exception as error:  # such as a queue that was removed
             self.outcome = f"{type(error).__name__}: {error}"
         self._say(WorkerMessage(kind="end", text=self._stopping or self.outcome))
 
     def _refusal(self) -> str:
-        if self._task.kind == "cuda" and len(self._devices) < self._task.gpus:
+        gpus = sum(device.startswith("cuda") for device in self._devices)
+        if gpus < self._task.gpus:
             given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-            return (
-                f"{host_name()} gives {self._task.gpus} GPUs by name only: CUDA_VISIBLE_DEVICES is {given!r}."
-            )
+            few = f"{gpus} of {self._task.gpus} GPUs"
+            return f"{host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={given})."
         return self._task.settings.refusal()
 
     def _work(self) -> str:
@@ -487,13 +493,13 @@ class _Loop(threading.Thread):
             self._process = NodeWorker(self._task.settings, self._devices)
         process = self._process
         process.start(job, inputs)
-        finished = self._listen(job.key, lambda: bool(self._stopping) or not self._queue.is_wanted(job.key))
+        finished = self._listen(job.key, lambda: bool(self._stopping) or self._is_unwanted(job.key))
         if finished is None and self._stopping:
             finished = self._listen(job.key, _after(GRACE))
         if finished is not None and self._was_killed(finished):
             finished = None
         if finished is not None:
-            self._queue.finish(finished, self._claim, time.monotonic() - began)
+            self._finish(finished, time.monotonic() - began)
             return
         if self._stopping:
             process.close()
@@ -501,6 +507,19 @@ class _Loop(threading.Thread):
         else:
             process.cancel()
         self._queue.release(job.key, self._claim)
+
+    def _finish(self, finished: Finished, seconds: float) -> None:
+        try:
+            self._queue.finish(finished, self._claim, seconds)
+        except StoreError as error:  # there may be room for a few words
+            failed = Finished(key=finished.key, failure=Failure.of(error))
+            self._queue.finish(failed, self._claim, 0.0)
+
+    def _is_unwanted(self, key: str) -> bool:
+        if time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + 1.0
+        return not self._queue.is_wanted(key)
 
     def _listen(self, key: str, ends: Callable[[], bool]) -> Finished | None:
         """Pass on the events of the running job until it ends, or there is a reason to stop it."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness import files
-from harness.errors import UsageError, nearest
+from harness.errors import HarnessError, StoreError, UsageError, nearest
 from harness.executors import queue as queues
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Node
 from harness.executors.local import LAST_CHECKPOINT
@@ -336,7 +336,7 @@ class _Lane:
         ends = time.monotonic() + seconds
         while not over() and time.monotonic() < ends:
             time.sleep(self._times.look)
-            with contextlib.suppress(UsageError):
+            with contextlib.suppress(HarnessError):
                 self._hear()
 
     def _is_due(self, what: str, seconds: float) -> bool:
@@ -375,6 +375,8 @@ class _Lane:
             view.end = message.text
             if message.kind == "refusal" and not view.skip:
                 raise refused(message.text)
+            if message.text.startswith(queues.FULL) and not view.skip:
+                raise StoreError(f"A worker on {view.host}: {message.text.removeprefix(queues.FULL).strip()}")
 
     def _restore(self) -> None:
         """Put back jobs that another driver of the same queue has removed."""
@@ -389,6 +391,7 @@ class _Lane:
             view = self._view(claim.worker)
             reason = view.loss(claim, self._times.lost) if key in self.wanted.keys() - ended else ""
             if reason and key not in self.queue.done():
+                files.writable(self.queue.folder)  # where it is not, the worker could not say so
                 self.queue.remove(key)
                 cause: Cause = "memory" if view.state.startswith("OUT_OF_ME") else "node"
                 found.append(

@@ -146,7 +146,10 @@ class FakeSlurm:
             array = re.fullmatch(r"0-(\d+)(%\d+)?", options.get("array", ""))
             names = [f"{number}_{one}" for one in range(int(array[1]) + 1)] if array else [str(number)]
             for name in names:
-                self.put(name, state="PENDING", script=str(copy), minutes=int(options["time"]), restarts=0)
+                gpus = int(options.get("gpus-per-node", 0))
+                given = {"minutes": int(options["time"]), "gpus": gpus, "restarts": 0, "step": None}
+                given |= {"output": options["output"], "error": options["error"]}
+                self.put(name, state="PENDING", script=str(copy), **given)
         for name in names:
             subprocess.Popen(
                 [sys.executable, "-S", "-E", __file__, "run-task", name],
@@ -172,9 +175,13 @@ class FakeSlurm:
     def run_task(self, task: str) -> int:
         """Run a task whenever it has a slot, until it is over."""
         while self._has_slot(task):
-            process = subprocess.Popen(
-                ["bash", self.get(task)["script"]], env=self._environment(task), start_new_session=True
-            )
+            state = self.get(task)
+            with _appended(state["output"], task) as output, _appended(state["error"], task) as error:
+                process = subprocess.Popen(
+                    ["bash", state["script"]],
+                    **{"stdout": output, "stderr": error, "env": self._environment(task)},
+                    start_new_session=True,
+                )
             with self.lock():
                 self.put(task, leader=process.pid)
             self._watch(task, process)
@@ -218,6 +225,7 @@ class FakeSlurm:
         environment |= {"FAKE_SLURM_TASK": f"{self.folder}/{task}", "SLURM_JOB_ID": array}
         environment |= {"SLURM_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "node1"}
         environment |= dict.fromkeys(("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID"), "0")
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(self.get(task)["gpus"])))
         if index:
             raw = str(int(array) + 1 + int(index))
             environment |= {"SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": index, "SLURM_JOB_ID": raw}
@@ -231,11 +239,9 @@ class FakeSlurm:
             if name in ("--output", "--error"):
                 to[name] = value or left.pop(0)
         task = os.environ["FAKE_SLURM_TASK"].rpartition("/")[2]
-        array, _, index = task.partition("_")
         for name, descriptor in (("--output", 1), ("--error", 2)):
-            path = to[name].replace("%A", array).replace("%a", index).replace("%j", task).replace("%t", "0")
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            os.dup2(file, descriptor)
+            with _appended(to[name], task) as file:
+                os.dup2(file.fileno(), descriptor)
         with self.lock():
             self.put(task, step=os.getpid())
         os.execvp(left[0], left)
@@ -279,6 +285,13 @@ class FakeSlurm:
         for name, task in self.tasks(*OPEN).items():
             _say(sys.stdout, f"{name} {task['state']}")
         return 0
+
+
+def _appended(path: str, task: str) -> Any:
+    """The file of a task's output, by the name that an option gives it."""
+    array, _, index = task.partition("_")
+    name = path.replace("%A", array).replace("%a", index).replace("%j", task).replace("%t", "0")
+    return Path(name).open("ab")
 
 
 def _verdict(state: dict[str, Any], code: int) -> str:

@@ -1,4 +1,4 @@
-"""A plan of many small jobs without models, which write down each time that they run, and a driver to kill."""
+"""A plan of many small jobs without models, which note each time that they run, and a driver to kill."""
 
 from __future__ import annotations
 

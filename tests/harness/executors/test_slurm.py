@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
+from safetensors.numpy import load_file
 
 import queued_jobs
+import tiny
 from fake_slurm import FakeSlurm
+from finetune.embedding.settings import EmbeddingSettings
+from finetune.recipes import simcse
 from harness.context import Event, JobContext
+from harness.data.training import LocatedTraining, TrainingData
 from harness.errors import StoreError, UsageError
 from harness.execute import Driver
 from harness.executors import queue as queues
@@ -29,7 +34,10 @@ from harness.executors.queue import Claim, JobQueue, WorkerLog, WorkerMessage
 from harness.executors.slurm import SlurmExecutor, SlurmSettings
 from harness.jobs import Job, Resources
 from harness.store import Store
+from harness.training import TrainingSpec, read_log, run_training
+from harness.types import Artifact
 from queued_jobs import QUICK
+from stopped_trainings import sentence
 
 ROOT = Path(__file__).parents[3]
 
@@ -329,3 +337,316 @@ def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
     wait(lambda: not slurm.processes())
     assert slurm.tasks("PENDING", "RUNNING") == {}
     assert not (folder / "results" / "queue").exists()
+
+
+def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: FakeSlurm) -> None:
+    heard: list[str] = []
+    made = executor(folder, lambda key, event: heard.append(f"{key} {event.text}"))
+    assert made.name == "slurm: partition cpu, 2 workers of 1 CPUs"
+    for name in ("wait", "other"):
+        assert made.has_room(job(name, folder))
+        made.submit(job(name, folder), {})
+    (finished,) = ends(made)
+    assert finished.output["said"] == b"other"
+    wait(lambda: made.poll(0.1) == [] and "key-wait here" in heard)
+    (node,) = made.nodes()
+    assert (node.workers, node.busy, node.state) == (2, 1, "alive")
+    (queue,) = (folder / "results" / "queue").iterdir()
+    made.cancel("key-wait")
+    wait(lambda: not JobQueue(queue).claims())
+    made.submit(job("wait", folder), {})
+    wait(lambda: made.poll(0.1) == [] and heard.count("key-wait here") == 2)
+    made.close()
+    assert slurm.tasks("PENDING", "RUNNING").keys() == {
+        n for n in slurm.tasks("RUNNING") if slurm.get(n).get("cancelled")
+    }
+    wait(lambda: not slurm.processes())
+    assert not (folder / "results" / "queue").exists()
+
+
+def test_ends_that_the_driver_has_not_seen_wait_for_the_next(folder: Path, slurm: FakeSlurm) -> None:
+    """Of two that ended one was told and stored; the other one outlives even the close."""
+    made = executor(folder)
+    for name in "ab":
+        made.submit(job(name, folder), {})
+    (queue,) = (folder / "results" / "queue").iterdir()
+    assert made.poll(0.0) == []
+    wait(lambda: len(JobQueue(queue).done()) == 2)
+    (told,) = ends(made)
+    made.close()
+    wait(lambda: not slurm.processes())
+    again = executor(folder)
+    (left,) = {"key-a", "key-b"} - {told.key}
+    again.submit(job(left[-1], folder), {})
+    assert ends(again)[0].output["said"] == left[-1].encode()
+    again.close()
+    assert not (folder / "results" / "queue").exists()
+    assert sorted((folder / "begun").read_text().split()) == ["a", "b"]
+
+
+def test_two_drivers_share_a_queue_and_its_workers(folder: Path, slurm: FakeSlurm) -> None:
+    one, other = executor(folder, workers=1), executor(folder, workers=1)
+    one.submit(job("wait", folder), {})
+    wait(lambda: one.poll(0.1) == [] and (folder / "begun").exists())
+    other.submit(job("wait", folder), {})
+    other.poll(0.5)
+    one.close()
+    other.submit(job("next", folder), {})
+    (folder / "go").touch()
+    said = {finished.key: finished.output["said"] for finished in ends(other, 2)}
+    other.close()
+    assert said == {"key-wait": b"wait", "key-next": b"next"}
+    wait(lambda: not slurm.processes())
+    assert not (folder / "results" / "queue").exists()
+    assert slurm.calls("sbatch") == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"), [("lose", "node"), ("kill_for_memory", "memory"), ("fill", "memory")]
+)
+def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, how: str, cause: str) -> None:
+    made = executor(folder)
+    do = "fill" if how == "fill" else "wait"
+    made.submit(job(do, folder), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    if how != "fill":
+        (name,) = slurm.tasks("RUNNING")
+        getattr(slurm, how)(name)
+    (finished,) = ends(made)
+    made.close()
+    assert finished.failure is not None
+    assert (finished.failure.cause, finished.failure.fault) == (cause, None)
+    assert ("is gone" in finished.failure.message) == (how != "fill")
+    wait(lambda: not slurm.processes())
+
+
+def test_a_worker_that_says_nothing_any_more_is_given_up(folder: Path, slurm: FakeSlurm) -> None:
+    """Whatever Slurm says of it: it is stopped here, and its machine's clock says nothing."""
+    made = executor(folder, times=replace(QUICK, lost=2.0))
+    made.submit(job("wait", folder), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    (name,) = slurm.tasks("RUNNING")
+    os.kill(slurm.get(name)["step"], signal.SIGSTOP)
+    (finished,) = ends(made)
+    os.kill(slurm.get(name)["step"], signal.SIGCONT)
+    assert finished.failure is not None
+    assert (finished.failure.cause, "was silent for 2 s" in finished.failure.message) == ("node", True)
+    made.close()
+    wait(lambda: not slurm.processes())
+
+
+def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, workers=1)
+    made.submit(job("wait", folder), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    (name,) = slurm.tasks("RUNNING")
+    slurm.preempt(name)
+    wait(lambda: made.poll(0.1) or slurm.get(name)["restarts"] == 1)
+    (folder / "go").touch()
+    (finished,) = ends(made)
+    made.close()
+    assert finished.output["said"] == b"wait"
+    assert (folder / "begun").read_text().split() == ["wait", "wait"]
+    assert slurm.calls("sbatch") == 1
+    wait(lambda: not slurm.processes())
+
+
+def test_a_worker_ends_when_its_time_may_be_too_short_for_another_job(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, workers=1, minutes=5)
+    for name in "abc":
+        made.submit(job(name, folder), {})
+    (queue,) = (folder / "results" / "queue").iterdir()
+    (queue / "longest").write_text("200")  # of 300 s, of which the last 120 are for a checkpoint
+    assert len(ends(made, 3, 60)) == 3
+    assert len(slurm.tasks("COMPLETED")) >= 2
+    made.close()
+    wait(lambda: not slurm.processes())
+
+
+@pytest.mark.parametrize(
+    ("devices", "given"), [(0, ["cuda:0"]), (1, ["cuda:0"]), (3, ["cuda:0", "cuda:1", "cuda:2"])]
+)
+def test_a_worker_has_the_gpus_that_its_jobs_need(
+    folder: Path, slurm: FakeSlurm, devices: int, given: list[str]
+) -> None:
+    made = executor(folder, kind="cuda", gpus=2)
+    one = job("x", folder, resources=Resources(devices=devices))
+    made.check([one])
+    assert made.lane(one) == str(max(2, devices))
+    made.submit(one, {})
+    (finished,) = ends(made)
+    made.close()
+    assert json.loads(finished.output["devices"]) == given
+    assert {task["gpus"] for task in slurm.tasks().values()} == {max(2, devices)}
+    wait(lambda: not slurm.processes())
+
+
+# What cannot work
+
+
+@pytest.mark.parametrize(
+    ("resources", "options", "message"),
+    [
+        (Resources(memory=3 * 10**9), {"memory": 2.0}, "job x needs 3.0 GB of memory, and a worker has 2."),
+        (Resources(devices=2), {}, "job x needs 2 devices, and a worker without GPUs has one."),
+        (Resources(devices=8), {"kind": "cuda"}, "Requested node configuration is not available"),
+        (
+            Resources(),
+            {"partition": "nope"},
+            "refuses to queue workers: invalid partition specified: nope",
+        ),
+    ],
+)
+def test_what_slurm_has_no_machine_for_is_named_before_anything_starts(
+    folder: Path, slurm: FakeSlurm, resources: Resources, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        executor(folder, **options).check([job("x", folder, resources=resources)])
+    assert message in caught.value.message
+    assert slurm.tasks() == {}
+
+
+def test_a_refusal_of_sbatch_is_one_error(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, partition="nope")
+    made.submit(job("x", folder), {})
+    with pytest.raises(UsageError, match="Invalid partition name specified"):
+        made.poll(1.0)
+    made.close()
+    assert not (folder / "results" / "queue").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"environment": {"Python": "3.9"}}, "instead of 3.9"),
+        ({"folders": (Path("/no such folder"),)}, "does not see /no such folder"),
+    ],
+)
+def test_the_refusal_of_a_worker_ends_the_run(
+    folder: Path, slurm: FakeSlurm, options: dict[str, Any], message: str
+) -> None:
+    made = executor(folder, worker=queued_jobs.worker_settings(folder, **options))
+    made.submit(job("x", folder), {})
+    with pytest.raises(UsageError) as caught:
+        ends(made)
+    made.close()
+    assert message in caught.value.message
+    assert "same installation" in str(caught.value)
+    wait(lambda: not slurm.processes())
+
+
+def test_workers_that_cannot_start_are_not_asked_for_without_end(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, setup="echo no such module >&2; exit 3")
+    for name in "abc":
+        made.submit(job(name, folder), {})
+    with pytest.raises(UsageError) as caught:
+        ends(made)
+    made.close()
+    assert "Workers of Slurm end before they say a word, the last as FAILED" in caught.value.message
+    assert "no such module" in caught.value.message
+    assert len(slurm.tasks()) <= 6
+
+
+def test_a_worker_that_cannot_write_the_end_of_a_job_says_so(folder: Path, slurm: FakeSlurm) -> None:
+    """Its files may be as large as a word of failure, not as the job's output."""
+    made = executor(folder, setup="ulimit -f 8")
+    made.submit(replace(job("x", folder), work=Large(2**20)), {})
+    (finished,) = ends(made)
+    made.close()
+    assert finished.failure is not None
+    assert isinstance(finished.failure.fault, StoreError)
+    assert "larger than this process may write" in finished.failure.message
+    wait(lambda: not slurm.processes())
+
+
+@dataclass(frozen=True)
+class Large:
+    """Work with a large output."""
+
+    bytes: int
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        return {"n": os.urandom(self.bytes)}
+
+
+def test_a_queue_that_cannot_be_written_is_a_fault_of_the_store(folder: Path, slurm: FakeSlurm) -> None:
+    (folder / "results" / "queue").write_text("a file")
+    with pytest.raises(StoreError, match="a file stands where a folder should be"):
+        executor(folder)
+
+
+def test_without_a_scheduler_the_commands_are_named(
+    folder: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slurm.folder / "no accounting").touch()
+    with pytest.raises(UsageError, match="accounting storage is disabled"):
+        executor(folder)
+    (slurm.bin / "sacct").unlink()
+    with pytest.raises(UsageError, match="sacct was looked for"):
+        executor(folder)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="sbatch, srun, sacct, scancel, scontrol was looked for"):
+        executor(folder)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UsageError, match="needs submitit"):
+        executor(folder)
+    assert not (folder / "results" / "queue").exists()
+
+
+# A training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Work that trains a tiny model, in a process group of its own."""
+
+    spec: TrainingSpec
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        return {"code": str(run_training(self.spec, lambda _message: None).code).encode()}
+
+
+@pytest.mark.slow
+def test_a_preempted_training_goes_on_from_its_checkpoint_to_the_same_weights(
+    folder: Path, tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    backbone = tiny.folder(tiny.families()["bert"], tmp_path / "tiny")
+    columns = {name: [sentence(at * 1000 + n) for n in range(64)] for at, name in enumerate(("a", "b"))}
+    Dataset.from_dict(columns).to_parquet(str(tmp_path / "rows.parquet"))
+    data = TrainingData(content="c" * 64, columns=("a", "b"), rows=64)
+    rows = LocatedTraining(data=data, file=tmp_path / "rows.parquet", name="rows", rows=64, own=True)
+    settings = EmbeddingSettings(
+        batch_size=4, epochs=30, max_length=16, learning_rate=1e-3, precision="float32"
+    )
+    whole, cut = (
+        TrainingSpec(
+            recipe=simcse.RECIPE.open("mean", settings),
+            backbone=Artifact(name="tiny", source="tiny", folder=backbone, key="a" * 64, weights="b" * 64),
+            data=(rows,),
+            seed=7,
+            key="k" * 64,
+            folder=tmp_path / name,
+            cache=tmp_path / "cache",
+            threads=1,
+            minutes=60.0,
+        )
+        for name in ("whole", "cut")
+    )
+    assert run_training(whole, lambda _message: None).code == 0
+    made = executor(folder, workers=1)
+    made.submit(Job(key="training", kind="train", label="training", work=Training(spec=cut)), {})
+    wait(lambda: made.poll(0.1) or len(read_log(cut.log.path)) > 20, 120)
+    (name,) = slurm.tasks("RUNNING")
+    slurm.preempt(name, everywhere=True)
+    wait(lambda: made.poll(0.1) or slurm.get(name)["restarts"] == 1, 60)
+    steps = len(read_log(cut.log.path))
+    assert not cut.output.exists()
+    assert [path.name for path in cut.checkpoints.iterdir()] == [f"step-{steps:08}"]
+    (finished,) = ends(made, 1, 120)
+    made.close()
+    assert finished.output == {"code": b"0"}
+    assert [line["step"] for line in read_log(cut.log.path)] == list(range(1, 481))
+    weights = [load_file(spec.output / "model.safetensors") for spec in (whole, cut)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all((weights[0][one] == weights[1][one]).all() for one in weights[0])
+    wait(lambda: not slurm.processes())
