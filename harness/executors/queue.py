@@ -448,9 +448,10 @@ class _Loop(threading.Thread):
 
     def _refusal(self) -> str:
         gpus = sum(device.startswith("cuda") for device in self._devices)
-        if gpus < self._task.gpus:
+        needed = max(1, self._task.gpus) if self._task.kind == "cuda" else 0
+        if gpus < needed:
             given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-            few = f"{gpus} of {self._task.gpus} GPUs"
+            few = f"{gpus} of {needed} GPUs"
             return f"{host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={given})."
         return self._task.settings.refusal()
 

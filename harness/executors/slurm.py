@@ -381,6 +381,8 @@ class _Lane:
     def _restore(self) -> None:
         """Put back jobs that another driver of the same queue has removed."""
         missing = self.wanted.keys() - self.queue.wanted()
+        if missing:
+            self.queue.prepare()
         for key in missing - self.queue.done() if missing else ():
             self.queue.add(*self.wanted[key])
 
@@ -444,9 +446,10 @@ class _Lane:
 
     def _cancel_tasks(self) -> bool:
         """Cancel all workers in one call; whether there were any."""
-        tasks = [
-            view.task.job_id for view in self.workers.values() if view.task is not None and not view.state
+        views = [
+            view for view in self.workers.values() if not view.state or view.state.startswith("NODE_FAIL")
         ]
+        tasks = [view.task.job_id for view in views if view.task is not None]
         if tasks and self._submit.cluster == NAME:
             arrays = sorted({task.split("_")[0] for task in tasks})
             subprocess.run(["scancel", *arrays], check=False, capture_output=True)
@@ -493,11 +496,8 @@ class SlurmExecutor:
         self._lanes: dict[str, _Lane] = {}
         self._ended: deque[tuple[_Lane, Finished]] = deque()
         self._returned: tuple[_Lane, str] | None = None
-        most = settings.workers if cluster == NAME else 1
-        room = (
-            f"{settings.gpus} GPU{'s'[: settings.gpus != 1]}" if kind == "cuda" else f"{settings.cpus} CPUs"
-        )
-        self.name = f"{NAME}: partition {settings.partition or 'by default'}, {most} workers of {room}"
+        self._most = settings.workers if cluster == NAME else 1
+        self.name = f"{NAME}: {_words(settings, self._most, kind)}"
         files.writable(self._folder)
         queues.sweep(self._folder)
 
@@ -600,8 +600,8 @@ class SlurmExecutor:
 
     def _ask(self, lane: _Lane) -> None:
         """Ask for workers of a lane, which has one at least where others have taken all."""
-        most = self._settings.workers if self._cluster == NAME else 1
-        lane.ask(max(most - sum(other.live for other in self._lanes.values()), int(not lane.live)))
+        free = self._most - sum(other.live for other in self._lanes.values())
+        lane.ask(max(free, int(not lane.live)))
 
     def _node(self, host: str, workers: Sequence[tuple[_Lane, _WorkerView]]) -> Node:
         lives = {view.life for _, view in workers}
@@ -646,6 +646,8 @@ class SlurmExecutor:
             **{name: getattr(one, name) for name in ("partition", "account", "qos", "comment", "nice")},
         }
         others = {name: value or True for name, value in one.sbatch}
+        if {"gres", "gpus", "gpus-per-task"} & others.keys():  # a cluster that wants them named otherwise
+            del given["gpus_per_node"]
         return {**{name: value for name, value in given.items() if value}, **others}
 
     def _open(self, gpus: int) -> _Lane:
@@ -689,6 +691,16 @@ class SlurmExecutor:
             **own,
         )
         return found
+
+
+def _words(settings: SlurmSettings, workers: int, kind: str) -> str:
+    where = f"partition {settings.partition}" if settings.partition else "the default partition"
+    count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
+    return f"{where}, {_plural(workers, 'worker')} of {_plural(count, unit)}"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 # Slurm and submitit

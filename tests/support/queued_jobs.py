@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,13 @@ from harness.context import Event, JobContext, WorkerLimits
 from harness.data.locate import DataSettings
 from harness.errors import HarnessError
 from harness.execute import Driver, Result
-from harness.executors.executor import Executor, Listener
+from harness.executors.executor import Executor, Finished, Listener
 from harness.executors.node import WorkerSettings
 from harness.executors.slurm import SlurmExecutor, SlurmSettings, SlurmTimes
 from harness.jobs import ScoreJob, model_part
 from harness.plan import ConfiguredModel, Plan
 from harness.store import Store
+from harness.training import TrainingSpec, run_training
 from harness.types import Column, Outcome, Suite
 
 QUICK = SlurmTimes(look=0.05, beat=0.3, lost=6.0, states=0.5, wave=0.2, refusal=5.0)
@@ -137,3 +140,75 @@ def main(folder: str, tasks: str, seconds: str) -> int:
     except HarnessError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+
+
+# Single jobs
+
+
+@dataclass(frozen=True)
+class Act:
+    """Work for another process, which does as it is told."""
+
+    do: str = ""
+    folder: Path = Path()
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        context.emit(Event(kind="note", text="here"))
+        with (self.folder / "begun").open("a") as file:
+            file.write(f"{self.do}\n")
+        if self.do == "wait":
+            while not (self.folder / "go").exists():
+                time.sleep(0.05)
+        if self.do == "fill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"said": self.do.encode(), "devices": json.dumps(context.devices).encode()}
+
+
+@dataclass(frozen=True)
+class Large:
+    """Work with a large output."""
+
+    bytes: int
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        return {"n": os.urandom(self.bytes)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Work that trains a tiny model, in a process group of its own."""
+
+    spec: TrainingSpec
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        return {"code": str(run_training(self.spec, lambda _message: None).code).encode()}
+
+
+def executor(
+    folder: Path, listener: Callable[[str, Event], None] | None = None, **options: Any
+) -> SlurmExecutor:
+    fields = {name: options.pop(name) for name in ("kind", "cluster", "times", "worker") if name in options}
+    given = {"partition": "cpu", "workers": 2, "cpus": 1, "idle": 1.0, **options}
+    usual: dict[str, Any] = {"worker": worker_settings(folder), "kind": "cpu", "times": QUICK}
+    return SlurmExecutor(
+        SlurmSettings(**given),
+        folder=folder / "results",
+        listener=listener or (lambda _key, _event: None),
+        **{**usual, **fields},
+    )
+
+
+def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 30.0) -> list[Finished]:
+    found: list[Finished] = []
+    until = time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < until, "no job ends"
+        found += slurm.poll(0.2)
+    return found
+
+
+def wait(over: Callable[[], object], seconds: float = 30.0) -> None:
+    ends = time.monotonic() + seconds
+    while not over():
+        assert time.monotonic() < ends, "it does not happen"
+        time.sleep(0.05)

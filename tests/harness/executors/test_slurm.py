@@ -10,85 +10,36 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
-from safetensors.numpy import load_file
 
 import queued_jobs
-import tiny
 from fake_slurm import FakeSlurm
-from finetune.embedding.settings import EmbeddingSettings
-from finetune.recipes import simcse
-from harness.context import Event, JobContext
-from harness.data.training import LocatedTraining, TrainingData
+from harness.context import Event
 from harness.errors import StoreError, UsageError
 from harness.execute import Driver
 from harness.executors import queue as queues
 from harness.executors.executor import Failure, Finished
 from harness.executors.queue import Claim, JobQueue, WorkerLog, WorkerMessage
-from harness.executors.slurm import SlurmExecutor, SlurmSettings
+from harness.executors.slurm import SlurmSettings
 from harness.jobs import Job, Resources
 from harness.store import Store
-from harness.training import TrainingSpec, read_log, run_training
-from harness.types import Artifact
-from queued_jobs import QUICK
-from stopped_trainings import sentence
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def modules_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes find the harness of this tree, and the modules of tests."""
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests' / 'support'}")
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSlurm]:
-    fake = FakeSlurm(tmp_path / "slurm")
-    fake.install(slots=2, partitions=("cpu", "gpu"), gpus=4)
-    monkeypatch.setenv("PATH", f"{fake.bin}:{os.environ['PATH']}")
-    yield fake
-    left = fake.processes()
-    fake.close()
-    assert not left, "a process was left behind"
-
-
-@dataclass(frozen=True)
-class Act:
-    """Work for another process, which does as it is told."""
-
-    do: str = ""
-    file: Path = Path()
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        context.emit(Event(kind="note", text="here"))
-        with (self.file / "begun").open("a") as file:
-            file.write(f"{self.do}\n")
-        if self.do == "wait":
-            while not (self.file / "go").exists():
-                time.sleep(0.05)
-        if self.do == "fill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {"said": self.do.encode(), "devices": json.dumps(context.devices).encode()}
+from queued_jobs import QUICK, Act, Large, ends, executor, wait
 
 
 def job(do: str = "", file: Path = Path(), **fields: Any) -> Job:
     return Job(
-        **{"key": f"key-{do}", "kind": "encode", "label": f"job {do}", "work": Act(do, file), **fields}
+        **{
+            "key": f"key-{do}",
+            "kind": "encode",
+            "label": f"job {do}",
+            "work": Act(do=do, folder=file),
+            **fields,
+        }
     )
-
-
-def wait(over: Callable[[], object], seconds: float = 30.0) -> None:
-    ends = time.monotonic() + seconds
-    while not over():
-        assert time.monotonic() < ends, "it does not happen"
-        time.sleep(0.05)
 
 
 # Settings
@@ -219,35 +170,6 @@ def serial(folder: Path, tasks: int) -> dict[str, Any]:
     return queued_jobs.records(folder)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "run" / "results").mkdir(parents=True)
-    return tmp_path / "run"
-
-
-def executor(
-    folder: Path, listener: Callable[[str, Event], None] | None = None, **options: Any
-) -> SlurmExecutor:
-    fields = {name: options.pop(name) for name in ("kind", "cluster", "times", "worker") if name in options}
-    given = {"partition": "cpu", "workers": 2, "cpus": 1, "idle": 1.0, **options}
-    usual: dict[str, Any] = {"worker": queued_jobs.worker_settings(folder), "kind": "cpu", "times": QUICK}
-    return SlurmExecutor(
-        SlurmSettings(**given),
-        folder=folder / "results",
-        listener=listener or (lambda _key, _event: None),
-        **{**usual, **fields},
-    )
-
-
-def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 30.0) -> list[Finished]:
-    found: list[Finished] = []
-    until = time.monotonic() + seconds
-    while len(found) < count:
-        assert time.monotonic() < until, "no job ends"
-        found += slurm.poll(0.2)
-    return found
-
-
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's debug log
 def test_submitits_debug_executor_makes_the_records_of_a_serial_run(folder: Path, tmp_path: Path) -> None:
     planned = queued_jobs.plan(folder, 3)
@@ -282,7 +204,7 @@ def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
 
 def start_driver(folder: Path, tasks: int, seconds: float) -> subprocess.Popen[bytes]:
     code = f"import queued_jobs, sys; sys.exit(queued_jobs.main({str(folder)!r}, {tasks}, {seconds}))"
-    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
 
 
 def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
@@ -302,11 +224,14 @@ def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
     return True
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+    ("seed", "most"), [(1, 6), pytest.param(2, 10, marks=SLOW), pytest.param(3, 10, marks=SLOW)]
 )
 def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
-    folder: Path, tmp_path: Path, slurm: FakeSlurm, seed: int
+    folder: Path, tmp_path: Path, slurm: FakeSlurm, seed: int, most: int
 ) -> None:
     """Each disturbance costs one job at most; what has a record when a driver dies is never begun again.
 
@@ -324,10 +249,10 @@ def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
             begun = queued_jobs.begun(folder)
             kept.append({key: begun[key] for key in queued_jobs.records(folder)})
             driver = start_driver(folder, tasks, 0.1)
-        elif disturbances < 10 and done > 5:
+        elif disturbances < most and done > 5:
             disturbances += disturb(slurm, folder, chance)
     assert (code, len(kept)) == (0, 2)
-    assert disturbances >= 5
+    assert disturbances >= most / 2
     assert queued_jobs.records(folder) == serial(tmp_path / "serial", tasks)
     begun = queued_jobs.begun(folder)
     assert len(begun) == 2 * tasks + 1
@@ -339,10 +264,20 @@ def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
     assert not (folder / "results" / "queue").exists()
 
 
+def test_ctrl_c_leaves_nothing_in_the_scheduler(folder: Path, slurm: FakeSlurm) -> None:
+    driver = start_driver(folder, 4, 20.0)
+    wait(lambda: queued_jobs.begun(folder))
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(20) != 0
+    assert all(task.get("cancelled") for task in slurm.tasks("PENDING", "RUNNING").values())
+    wait(lambda: not slurm.processes())
+    assert not (folder / "results" / "queue").exists()
+
+
 def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: FakeSlurm) -> None:
     heard: list[str] = []
     made = executor(folder, lambda key, event: heard.append(f"{key} {event.text}"))
-    assert made.name == "slurm: partition cpu, 2 workers of 1 CPUs"
+    assert made.name == "slurm: partition cpu, 2 workers of 1 CPU"
     for name in ("wait", "other"):
         assert made.has_room(job(name, folder))
         made.submit(job(name, folder), {})
@@ -559,16 +494,6 @@ def test_a_worker_that_cannot_write_the_end_of_a_job_says_so(folder: Path, slurm
     wait(lambda: not slurm.processes())
 
 
-@dataclass(frozen=True)
-class Large:
-    """Work with a large output."""
-
-    bytes: int
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        return {"n": os.urandom(self.bytes)}
-
-
 def test_a_queue_that_cannot_be_written_is_a_fault_of_the_store(folder: Path, slurm: FakeSlurm) -> None:
     (folder / "results" / "queue").write_text("a file")
     with pytest.raises(StoreError, match="a file stands where a folder should be"):
@@ -591,62 +516,3 @@ def test_without_a_scheduler_the_commands_are_named(
     with pytest.raises(UsageError, match="needs submitit"):
         executor(folder)
     assert not (folder / "results" / "queue").exists()
-
-
-# A training
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """Work that trains a tiny model, in a process group of its own."""
-
-    spec: TrainingSpec
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        return {"code": str(run_training(self.spec, lambda _message: None).code).encode()}
-
-
-@pytest.mark.slow
-def test_a_preempted_training_goes_on_from_its_checkpoint_to_the_same_weights(
-    folder: Path, tmp_path: Path, slurm: FakeSlurm
-) -> None:
-    backbone = tiny.folder(tiny.families()["bert"], tmp_path / "tiny")
-    columns = {name: [sentence(at * 1000 + n) for n in range(64)] for at, name in enumerate(("a", "b"))}
-    Dataset.from_dict(columns).to_parquet(str(tmp_path / "rows.parquet"))
-    data = TrainingData(content="c" * 64, columns=("a", "b"), rows=64)
-    rows = LocatedTraining(data=data, file=tmp_path / "rows.parquet", name="rows", rows=64, own=True)
-    settings = EmbeddingSettings(
-        batch_size=4, epochs=30, max_length=16, learning_rate=1e-3, precision="float32"
-    )
-    whole, cut = (
-        TrainingSpec(
-            recipe=simcse.RECIPE.open("mean", settings),
-            backbone=Artifact(name="tiny", source="tiny", folder=backbone, key="a" * 64, weights="b" * 64),
-            data=(rows,),
-            seed=7,
-            key="k" * 64,
-            folder=tmp_path / name,
-            cache=tmp_path / "cache",
-            threads=1,
-            minutes=60.0,
-        )
-        for name in ("whole", "cut")
-    )
-    assert run_training(whole, lambda _message: None).code == 0
-    made = executor(folder, workers=1)
-    made.submit(Job(key="training", kind="train", label="training", work=Training(spec=cut)), {})
-    wait(lambda: made.poll(0.1) or len(read_log(cut.log.path)) > 20, 120)
-    (name,) = slurm.tasks("RUNNING")
-    slurm.preempt(name, everywhere=True)
-    wait(lambda: made.poll(0.1) or slurm.get(name)["restarts"] == 1, 60)
-    steps = len(read_log(cut.log.path))
-    assert not cut.output.exists()
-    assert [path.name for path in cut.checkpoints.iterdir()] == [f"step-{steps:08}"]
-    (finished,) = ends(made, 1, 120)
-    made.close()
-    assert finished.output == {"code": b"0"}
-    assert [line["step"] for line in read_log(cut.log.path)] == list(range(1, 481))
-    weights = [load_file(spec.output / "model.safetensors") for spec in (whole, cut)]
-    assert weights[0].keys() == weights[1].keys()
-    assert all((weights[0][one] == weights[1][one]).all() for one in weights[0])
-    wait(lambda: not slurm.processes())
