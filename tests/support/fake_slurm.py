@@ -82,9 +82,15 @@ class FakeSlurm:
 
     def preempt(self, task: str, *, everywhere: bool = False) -> None:
         """Send the signal of submitit to the task, or to all its processes: it depends on the cluster."""
-        for pid in self.processes(task) if everywhere else [self.get(task)["step"]]:
-            if pid != self.get(task)["leader"]:
+        state = self.get(task)
+        for pid in self.processes(task) if everywhere else [state["step"]]:
+            if pid not in (None, state["leader"]):
                 _kill(pid, signal.SIGUSR2)
+
+    def kill(self, task: str) -> None:
+        """Kill the task itself, and none of the processes that it has started."""
+        if (step := self.get(task)["step"]) is not None:
+            _kill(step, signal.SIGKILL)
 
     def lose(self, task: str) -> None:
         """Kill all processes of a task, as if its machine were gone."""

@@ -204,7 +204,8 @@ def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
 
 def start_driver(folder: Path, tasks: int, seconds: float) -> subprocess.Popen[bytes]:
     code = f"import queued_jobs, sys; sys.exit(queued_jobs.main({str(folder)!r}, {tasks}, {seconds}))"
-    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    with (folder / "errors").open("a") as errors:
+        return subprocess.Popen([sys.executable, "-c", code], stderr=errors)
 
 
 def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
@@ -218,7 +219,7 @@ def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
     if how == "lose" or not spoke:
         slurm.lose(name)
     elif how == "kill":
-        os.kill(slurm.get(name)["step"], signal.SIGKILL)
+        slurm.kill(name)
     else:
         slurm.preempt(name, everywhere=how.endswith("everywhere"))
     return True
@@ -251,7 +252,7 @@ def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
             driver = start_driver(folder, tasks, 0.1)
         elif disturbances < most and done > 5:
             disturbances += disturb(slurm, folder, chance)
-    assert (code, len(kept)) == (0, 2)
+    assert (code, len(kept)) == (0, 2), (folder / "errors").read_text()
     assert disturbances >= most / 2
     assert queued_jobs.records(folder) == serial(tmp_path / "serial", tasks)
     begun = queued_jobs.begun(folder)
@@ -398,9 +399,7 @@ def test_a_worker_ends_when_its_time_may_be_too_short_for_another_job(folder: Pa
     wait(lambda: not slurm.processes())
 
 
-@pytest.mark.parametrize(
-    ("devices", "given"), [(0, ["cuda:0"]), (1, ["cuda:0"]), (3, ["cuda:0", "cuda:1", "cuda:2"])]
-)
+@pytest.mark.parametrize(("devices", "given"), [(0, ["cuda:0"]), (3, ["cuda:0", "cuda:1", "cuda:2"])])
 def test_a_worker_has_the_gpus_that_its_jobs_need(
     folder: Path, slurm: FakeSlurm, devices: int, given: list[str]
 ) -> None:
