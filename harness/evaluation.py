@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.arguments import checked, checked_fields
 from harness.context import WorkerLimits
@@ -21,7 +21,7 @@ from harness.execute import Driver, Listeners
 from harness.executors.executor import Executor, Failure, Listener, OpenExecutor
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.executors.node import WorkerSettings
-from harness.executors.settings import RaySettings, executor_settings
+from harness.executors.settings import RaySettings, SlurmSettings, executor_settings
 from harness.jobs import Job
 from harness.model_store import ModelStore
 from harness.plaid import index_bytes, require_library, sample_size
@@ -326,7 +326,9 @@ def _with_executor(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
     settings = executor_settings(prepared.request.executor)
     if settings is None:
         return _on_this_machine(prepared)
-    return _on_ray(prepared, settings)
+    if isinstance(settings, RaySettings):
+        return _on_ray(prepared, settings)
+    return _on_slurm(prepared, settings)
 
 
 def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
@@ -368,6 +370,27 @@ def _on_ray(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExe
     return plan, functools.partial(
         executor.begin, jobs=_open_jobs(plan), share=share, probe=probe, priority=request.priority
     )
+
+
+def _on_slurm(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:
+    from harness.executors.slurm import SlurmExecutor
+
+    prepared.store.prepare()  # so that workers see the folder
+    on_cpu = prepared.request.devices == ("cpu",) or not settings.gpus
+    kind: Literal["cpu", "cuda"] = "cpu" if on_cpu else "cuda"
+    most = settings.gpus if kind == "cuda" else 1
+    plan = _with_memory(_with_devices(prepared.plan, most * settings.workers, most), prepared, kind)
+    worker = _worker_settings(prepared)
+    worker = replace(worker, limits=replace(worker.limits, threads=worker.limits.threads or settings.cpus))
+
+    def opened(listener: Listener) -> Executor:
+        executor = SlurmExecutor(
+            settings, worker=worker, folder=prepared.store.root, listener=listener, kind=kind
+        )
+        executor.check(_open_jobs(plan))
+        return executor
+
+    return plan, opened
 
 
 def _open_jobs(plan: Plan) -> list[Job]:

@@ -256,7 +256,11 @@ def end_repetition() -> None:
 def _serve(
     device: str, cache: Path, limits: WorkerLimits, libraries: Sequence[str], offline: bool, line: Connection
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
+    for number in (
+        signal.SIGINT,
+        signal.SIGUSR2,
+    ):  # the driver, or a scheduler's worker, decides when to stop
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit()
     )  # so that what it shares with the driver is cleaned up

@@ -174,9 +174,9 @@ class NodeWorker:
         return self._process.free and self._unsent is None
 
     def start(self, job: Job, inputs: Inputs) -> None:
-        """Begin a job; one that cannot be sent to the process has failed."""
+        """Begin a job on as many devices as it needs; one that cannot be sent to the process has failed."""
         try:
-            self._process.start(job, inputs, self._devices)
+            self._process.start(job, inputs, self._devices[: max(1, job.resources.devices)])
         except Exception as error:
             self.cancel()
             self._unsent = failed(job.key, error)

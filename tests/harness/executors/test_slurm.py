@@ -1,0 +1,517 @@
+"""Workers of a Slurm cluster: settings, the queue, and runs through a scheduler that kills and preempts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import queued_jobs
+from fake_slurm import FakeSlurm
+from harness.context import Event
+from harness.errors import StoreError, UsageError
+from harness.execute import Driver
+from harness.executors import queue as queues
+from harness.executors.executor import Failure, Finished
+from harness.executors.queue import Claim, JobQueue, WorkerLog, WorkerMessage
+from harness.executors.slurm import SlurmSettings
+from harness.jobs import Job, Resources
+from harness.store import Store
+from queued_jobs import QUICK, Act, Large, ends, executor, wait
+
+
+def job(do: str = "", file: Path = Path(), **fields: Any) -> Job:
+    return Job(
+        **{
+            "key": f"key-{do}",
+            "kind": "encode",
+            "label": f"job {do}",
+            "work": Act(do=do, folder=file),
+            **fields,
+        }
+    )
+
+
+# Settings
+
+
+def test_settings_are_typed_in_a_line() -> None:
+    text = r"partition=gpu, gpus=2,memory=1.5,setup=module load cuda,sbatch.exclude=n1\,n2,sbatch.exclusive"
+    assert SlurmSettings.parse(text) == SlurmSettings(
+        partition="gpu",
+        gpus=2,
+        memory=1.5,
+        setup="module load cuda",
+        sbatch=(("exclude", "n1,n2"), ("exclusive", "")),
+    )
+    assert SlurmSettings.parse("") == SlurmSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("minute=60", "no setting 'minute'.\nDid you mean minutes? It has: partition=, account="),
+        ("minutes=4", "minutes of slurm cannot be '4'.\nIt is a whole number, 5 or more."),
+        ("gpus=one", "gpus of slurm cannot be 'one'."),
+        ("memory=nan", "memory of slurm cannot be 'nan'.\nIt is a number, 0 or more."),
+        ("cpus=2,cpus=3", "cpus of slurm is given twice."),
+    ],
+)
+def test_settings_that_cannot_be_are_named(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        SlurmSettings.parse(text)
+    assert message in str(caught.value)
+
+
+# The queue
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> JobQueue:
+    made = JobQueue(tmp_path / "queue")
+    made.prepare()
+    return made
+
+
+A, B = (Claim(worker=name, life=f"life of {name}") for name in "ab")
+
+
+def test_one_of_two_workers_has_a_job_and_its_end_is_the_first(queue: JobQueue) -> None:
+    queue.add(job("x"), {"k": {"n": b"input"}})
+    assert queue.take("key-x", A) == (job("x"), {"k": {"n": b"input"}})
+    assert queue.take("key-x", B) is None
+    queue.finish(Finished(key="key-x", output={"n": b"of b"}), B, 1.0)
+    assert queue.done() == set()
+    queue.finish(Finished(key="key-x", output={"n": b"of a"}), A, 1.0)
+    assert queue.end_of("key-x") == Finished(key="key-x", output={"n": b"of a"})
+    assert (queue.free(), queue.longest) == ([], 1.0)
+
+
+def test_a_worker_that_was_given_up_changes_nothing_any_more(queue: JobQueue) -> None:
+    queue.add(job("x"), {})
+    assert queue.take("key-x", A)
+    queue.remove("key-x")
+    queue.add(job("x"), {})
+    assert queue.take("key-x", B)
+    queue.release("key-x", A)
+    queue.finish(Finished(key="key-x"), A, 1.0)
+    assert (queue.claims(), queue.done()) == ({"key-x": B}, set())
+
+
+def test_a_worker_gives_back_what_it_held_in_its_former_life(queue: JobQueue) -> None:
+    for name in ("x", "y", "z"):
+        queue.add(job(name), {})
+    queue.take("key-x", A)
+    queue.take("key-y", B)
+    queue.take("key-z", A)
+    queue.finish(Finished(key="key-z"), A, 1.0)
+    queue.release_former(replace(A, life="new"))
+    assert queue.free() == ["key-x"]
+
+
+def test_jobs_are_free_in_the_order_in_which_they_came(queue: JobQueue) -> None:
+    for number, name in enumerate("cab"):
+        queue.add(job(name), {})
+        os.utime(queue.folder / "jobs" / f"key-{name}", (number, number))
+    assert queue.free() == ["key-c", "key-a", "key-b"]
+
+
+def test_a_job_of_a_module_that_is_not_here_fails_by_itself(queue: JobQueue) -> None:
+    content = (
+        pickle.dumps(job("x"))
+        .replace(b"queued_jobs", b"no_such_mod")
+        .replace(b"harness.jobs", b"harness.nojo")
+    )
+    (queue.folder / "jobs" / "key-x").write_bytes(content)
+    failure = queue.take("key-x", A)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "ModuleNotFoundError"
+
+
+def test_messages_are_read_once_and_whole(queue: JobQueue) -> None:
+    log, seen = queue.log("a"), queue.log("a")
+    event = Event(kind="encoded", texts=3, seconds=0.5)
+    log.add(WorkerMessage(kind="event", key="k", event=event))
+    assert [message.event for message in seen.read()] == [event]
+    with (queue.folder / "workers" / "a").open("a") as file:
+        file.write('{"kind": "be')  # killed here; the next life goes on in the same file
+    assert list(seen.read()) == []
+    log.add(WorkerMessage(kind="start", text="host", life="2"))
+    assert list(seen.read()) == [WorkerMessage(kind="start", text="host", life="2")]
+    assert list(WorkerLog(queue.folder / "workers" / "nobody").read()) == []
+
+
+def test_queues_in_which_nothing_changes_are_swept(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        JobQueue(tmp_path / name).prepare()
+    for path in (tmp_path / "old", *(tmp_path / "old").rglob("*")):
+        os.utime(path, (1, 1))
+    queues.sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+# Runs
+
+
+def serial(folder: Path, tasks: int) -> dict[str, Any]:
+    """The records of the plan, run in this process."""
+    planned = queued_jobs.plan(folder, tasks, seconds=0.0)
+    Driver(planned, store=Store(folder / "results"), cache=folder / "cache").run()
+    return queued_jobs.records(folder)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's debug log
+def test_submitits_debug_executor_makes_the_records_of_a_serial_run(folder: Path, tmp_path: Path) -> None:
+    planned = queued_jobs.plan(folder, 3)
+    store = Store(folder / "results")
+    made = Driver(
+        planned,
+        store=store,
+        cache=folder / "cache",
+        open_executor=lambda listener: executor(folder, listener, cluster="debug"),
+    )
+    assert queued_jobs.done(made.run())
+    assert queued_jobs.records(folder) == serial(tmp_path / "serial", 3)
+    assert made.texts_encoded == len(planned.jobs)
+    assert not (folder / "results" / "queue").exists()
+
+
+def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
+    folder: Path, tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    made = queued_jobs.driver(folder, queued_jobs.plan(folder, 12), workers=2)
+    started = time.monotonic()
+    assert queued_jobs.done(made.run())
+    seconds = time.monotonic() - started
+    assert queued_jobs.records(folder) == serial(tmp_path / "serial", 12)
+    assert set(queued_jobs.begun(folder).values()) == {1}
+    assert slurm.calls("sbatch") <= 2  # the first for the only job that can begin
+    assert slurm.calls("sacct") <= 2 + seconds / QUICK.states
+    assert slurm.calls("scancel") == 1
+    assert slurm.tasks("PENDING", "RUNNING") == {}
+    assert not (folder / "results" / "queue").exists()
+
+
+def start_driver(folder: Path, tasks: int, seconds: float) -> subprocess.Popen[bytes]:
+    code = f"import queued_jobs, sys; sys.exit(queued_jobs.main({str(folder)!r}, {tasks}, {seconds}))"
+    with (folder / "errors").open("a") as errors:
+        return subprocess.Popen([sys.executable, "-c", code], stderr=errors)
+
+
+def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
+    """Preempt or kill a worker at random, or its machine even while it starts; whether there was one."""
+    running = [name for name, one in slurm.tasks("RUNNING").items() if one.get("step")]
+    if not running:
+        return False
+    name = chance.choice(running)
+    how = chance.choice(["preempt", "preempt everywhere", "lose", "kill"])
+    spoke = any((folder / "results" / "queue").glob(f"*/workers/{name}"))
+    if how == "lose" or not spoke:
+        slurm.lose(name)
+    elif how == "kill":
+        slurm.kill(name)
+    else:
+        slurm.preempt(name, everywhere=how.endswith("everywhere"))
+    return True
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("seed", "most"), [(1, 6), pytest.param(2, 10, marks=SLOW), pytest.param(3, 10, marks=SLOW)]
+)
+def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
+    folder: Path, tmp_path: Path, slurm: FakeSlurm, seed: int, most: int
+) -> None:
+    """Each disturbance costs one job at most; what has a record when a driver dies is never begun again.
+
+    Outputs without a record are in the driver's memory, so that its death costs those that it had.
+    """
+    tasks, chance, disturbances = 40, random.Random(seed), 0
+    scores = {cell.key for cell in queued_jobs.plan(tmp_path / "serial", tasks).cells}
+    driver, kept = start_driver(folder, tasks, 0.1), []
+    while (code := driver.poll()) is None:
+        time.sleep(chance.uniform(0.2, 1.0))
+        done = len(queued_jobs.ended(folder))
+        if len(kept) < 2 and done > (10, 40)[len(kept)]:
+            os.kill(driver.pid, signal.SIGKILL)
+            driver.wait()
+            begun = queued_jobs.begun(folder)
+            kept.append({key: begun[key] for key in queued_jobs.records(folder)})
+            driver = start_driver(folder, tasks, 0.1)
+        elif disturbances < most and done > 5:
+            disturbances += disturb(slurm, folder, chance)
+    assert (code, len(kept)) == (0, 2), (folder / "errors").read_text()
+    assert disturbances >= most / 2
+    assert queued_jobs.records(folder) == serial(tmp_path / "serial", tasks)
+    begun = queued_jobs.begun(folder)
+    assert len(begun) == 2 * tasks + 1
+    assert sum(begun[key] - 1 for key in scores) <= disturbances
+    assert max(begun[key] for key in begun.keys() - scores) <= 3 + disturbances
+    assert all(begun[key] == count for one in kept for key, count in one.items())
+    wait(lambda: not slurm.processes())
+    assert slurm.tasks("PENDING", "RUNNING") == {}
+    assert not (folder / "results" / "queue").exists()
+
+
+def test_ctrl_c_leaves_nothing_in_the_scheduler(folder: Path, slurm: FakeSlurm) -> None:
+    driver = start_driver(folder, 4, 20.0)
+    wait(lambda: queued_jobs.begun(folder))
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(20) != 0
+    assert all(task.get("cancelled") for task in slurm.tasks("PENDING", "RUNNING").values())
+    wait(lambda: not slurm.processes())
+    assert not (folder / "results" / "queue").exists()
+
+
+def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: FakeSlurm) -> None:
+    heard: list[str] = []
+    made = executor(folder, lambda key, event: heard.append(f"{key} {event.text}"))
+    assert made.name == "slurm: partition cpu, 2 workers of 1 CPU"
+    for name in ("wait", "other"):
+        assert made.has_room(job(name, folder))
+        made.submit(job(name, folder), {})
+    (finished,) = ends(made)
+    assert finished.output["said"] == b"other"
+    wait(lambda: made.poll(0.1) == [] and "key-wait here" in heard)
+    (node,) = made.nodes()
+    assert (node.workers, node.busy, node.state) == (2, 1, "alive")
+    (queue,) = (folder / "results" / "queue").iterdir()
+    made.cancel("key-wait")
+    wait(lambda: not JobQueue(queue).claims())
+    made.submit(job("wait", folder), {})
+    wait(lambda: made.poll(0.1) == [] and heard.count("key-wait here") == 2)
+    made.close()
+    assert slurm.tasks("PENDING", "RUNNING").keys() == {
+        n for n in slurm.tasks("RUNNING") if slurm.get(n).get("cancelled")
+    }
+    wait(lambda: not slurm.processes())
+    assert not (folder / "results" / "queue").exists()
+
+
+def test_ends_that_the_driver_has_not_seen_wait_for_the_next(folder: Path, slurm: FakeSlurm) -> None:
+    """Of two that ended one was told and stored; the other one outlives even the close."""
+    made = executor(folder)
+    for name in "ab":
+        made.submit(job(name, folder), {})
+    (queue,) = (folder / "results" / "queue").iterdir()
+    assert made.poll(0.0) == []
+    wait(lambda: len(JobQueue(queue).done()) == 2)
+    (told,) = ends(made)
+    made.close()
+    wait(lambda: not slurm.processes())
+    again = executor(folder)
+    (left,) = {"key-a", "key-b"} - {told.key}
+    again.submit(job(left[-1], folder), {})
+    assert ends(again)[0].output["said"] == left[-1].encode()
+    again.close()
+    assert not (folder / "results" / "queue").exists()
+    assert sorted((folder / "begun").read_text().split()) == ["a", "b"]
+
+
+def test_two_drivers_share_a_queue_and_its_workers(folder: Path, slurm: FakeSlurm) -> None:
+    one, other = executor(folder, workers=1), executor(folder, workers=1)
+    one.submit(job("wait", folder), {})
+    wait(lambda: one.poll(0.1) == [] and (folder / "begun").exists())
+    other.submit(job("wait", folder), {})
+    other.poll(0.5)
+    one.close()
+    other.submit(job("next", folder), {})
+    (folder / "go").touch()
+    said = {finished.key: finished.output["said"] for finished in ends(other, 2)}
+    other.close()
+    assert said == {"key-wait": b"wait", "key-next": b"next"}
+    wait(lambda: not slurm.processes())
+    assert not (folder / "results" / "queue").exists()
+    assert slurm.calls("sbatch") == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"), [("lose", "node"), ("kill_for_memory", "memory"), ("fill", "memory")]
+)
+def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, how: str, cause: str) -> None:
+    made = executor(folder)
+    do = "fill" if how == "fill" else "wait"
+    made.submit(job(do, folder), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    if how != "fill":
+        (name,) = slurm.tasks("RUNNING")
+        getattr(slurm, how)(name)
+    (finished,) = ends(made)
+    made.close()
+    assert finished.failure is not None
+    assert (finished.failure.cause, finished.failure.fault) == (cause, None)
+    assert ("is gone" in finished.failure.message) == (how != "fill")
+    wait(lambda: not slurm.processes())
+
+
+def test_a_worker_that_says_nothing_any_more_is_given_up(folder: Path, slurm: FakeSlurm) -> None:
+    """Whatever Slurm says of it: it is stopped here, and its machine's clock says nothing."""
+    made = executor(folder, times=replace(QUICK, lost=2.0))
+    made.submit(job("wait", folder), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    (name,) = slurm.tasks("RUNNING")
+    os.kill(slurm.get(name)["step"], signal.SIGSTOP)
+    (finished,) = ends(made)
+    os.kill(slurm.get(name)["step"], signal.SIGCONT)
+    assert finished.failure is not None
+    assert (finished.failure.cause, "was silent for 2 s" in finished.failure.message) == ("node", True)
+    made.close()
+    wait(lambda: not slurm.processes())
+
+
+def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, workers=1)
+    made.submit(job("wait", folder), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    (name,) = slurm.tasks("RUNNING")
+    slurm.preempt(name)
+    wait(lambda: made.poll(0.1) or slurm.get(name)["restarts"] == 1)
+    (folder / "go").touch()
+    (finished,) = ends(made)
+    made.close()
+    assert finished.output["said"] == b"wait"
+    assert (folder / "begun").read_text().split() == ["wait", "wait"]
+    assert slurm.calls("sbatch") == 1
+    wait(lambda: not slurm.processes())
+
+
+def test_a_worker_ends_when_its_time_may_be_too_short_for_another_job(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, workers=1, minutes=5)
+    for name in "abc":
+        made.submit(job(name, folder), {})
+    (queue,) = (folder / "results" / "queue").iterdir()
+    (queue / "longest").write_text("200")  # of 300 s, of which the last 120 are for a checkpoint
+    assert len(ends(made, 3, 60)) == 3
+    assert len(slurm.tasks("COMPLETED")) >= 2
+    made.close()
+    wait(lambda: not slurm.processes())
+
+
+@pytest.mark.parametrize(("devices", "given"), [(0, ["cuda:0"]), (3, ["cuda:0", "cuda:1", "cuda:2"])])
+def test_a_worker_has_the_gpus_that_its_jobs_need(
+    folder: Path, slurm: FakeSlurm, devices: int, given: list[str]
+) -> None:
+    made = executor(folder, kind="cuda", gpus=2)
+    one = job("x", folder, resources=Resources(devices=devices))
+    made.check([one])
+    assert made.lane(one) == str(max(2, devices))
+    made.submit(one, {})
+    (finished,) = ends(made)
+    made.close()
+    assert json.loads(finished.output["devices"]) == given
+    assert {task["gpus"] for task in slurm.tasks().values()} == {max(2, devices)}
+    wait(lambda: not slurm.processes())
+
+
+# What cannot work
+
+
+@pytest.mark.parametrize(
+    ("resources", "options", "message"),
+    [
+        (Resources(memory=3 * 10**9), {"memory": 2.0}, "job x needs 3.0 GB of memory, and a worker has 2."),
+        (Resources(devices=2), {}, "job x needs 2 devices, and a worker without GPUs has one."),
+        (Resources(devices=8), {"kind": "cuda"}, "Requested node configuration is not available"),
+        (
+            Resources(),
+            {"partition": "nope"},
+            "refuses to queue workers: invalid partition specified: nope",
+        ),
+    ],
+)
+def test_what_slurm_has_no_machine_for_is_named_before_anything_starts(
+    folder: Path, slurm: FakeSlurm, resources: Resources, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        executor(folder, **options).check([job("x", folder, resources=resources)])
+    assert message in caught.value.message
+    assert slurm.tasks() == {}
+
+
+def test_a_refusal_of_sbatch_is_one_error(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, partition="nope")
+    made.submit(job("x", folder), {})
+    with pytest.raises(UsageError, match="Invalid partition name specified"):
+        made.poll(1.0)
+    made.close()
+    assert not (folder / "results" / "queue").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"environment": {"Python": "3.9"}}, "instead of 3.9"),
+        ({"folders": (Path("/no such folder"),)}, "does not see /no such folder"),
+    ],
+)
+def test_the_refusal_of_a_worker_ends_the_run(
+    folder: Path, slurm: FakeSlurm, options: dict[str, Any], message: str
+) -> None:
+    made = executor(folder, worker=queued_jobs.worker_settings(folder, **options))
+    made.submit(job("x", folder), {})
+    with pytest.raises(UsageError) as caught:
+        ends(made)
+    made.close()
+    assert message in caught.value.message
+    assert "same installation" in str(caught.value)
+    wait(lambda: not slurm.processes())
+
+
+def test_workers_that_cannot_start_are_not_asked_for_without_end(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, setup="echo no such module >&2; exit 3")
+    for name in "abc":
+        made.submit(job(name, folder), {})
+    with pytest.raises(UsageError) as caught:
+        ends(made)
+    made.close()
+    assert "Workers of Slurm end before they say a word, the last as FAILED" in caught.value.message
+    assert "no such module" in caught.value.message
+    assert len(slurm.tasks()) <= 6
+
+
+def test_a_worker_that_cannot_write_the_end_of_a_job_says_so(folder: Path, slurm: FakeSlurm) -> None:
+    """Its files may be as large as a word of failure, not as the job's output."""
+    made = executor(folder, setup="ulimit -f 8")
+    made.submit(replace(job("x", folder), work=Large(2**20)), {})
+    (finished,) = ends(made)
+    made.close()
+    assert finished.failure is not None
+    assert isinstance(finished.failure.fault, StoreError)
+    assert "larger than this process may write" in finished.failure.message
+    wait(lambda: not slurm.processes())
+
+
+def test_a_queue_that_cannot_be_written_is_a_fault_of_the_store(folder: Path, slurm: FakeSlurm) -> None:
+    (folder / "results" / "queue").write_text("a file")
+    with pytest.raises(StoreError, match="a file stands where a folder should be"):
+        executor(folder)
+
+
+def test_without_a_scheduler_the_commands_are_named(
+    folder: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slurm.folder / "no accounting").touch()
+    with pytest.raises(UsageError, match="accounting storage is disabled"):
+        executor(folder)
+    (slurm.bin / "sacct").unlink()
+    with pytest.raises(UsageError, match="sacct was looked for"):
+        executor(folder)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="sbatch, srun, sacct, scancel, scontrol was looked for"):
+        executor(folder)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UsageError, match="needs submitit"):
+        executor(folder)
+    assert not (folder / "results" / "queue").exists()
