@@ -91,8 +91,12 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def network(self) -> contextlib.AbstractContextManager[object]:
-        """A context in which the network is available only if the request allows it."""
-        return forbid_network() if self.offline else contextlib.nullcontext()
+        """A context in which the network is available only if the request allows it.
+
+        On a cluster the workers are kept off it, and the driver is kept off the hub.
+        """
+        alone = executor_settings(self.executor) is None
+        return forbid_network(sockets=alone) if self.offline else contextlib.nullcontext()
 
     @staticmethod
     def of_options(

@@ -26,8 +26,11 @@ CONSTANTS = (
 """The constants in which those libraries store these variables, so that a late call still counts."""
 
 
-def forbid_network() -> ExitStack:
-    """Block network access by Python code, except loopback; the hub's libraries go to offline mode."""
+def forbid_network(*, sockets: bool = True) -> ExitStack:
+    """Block network access by Python code, except loopback; the hub's libraries go to offline mode.
+
+    Without `sockets` nothing but those libraries is held back: the driver of a cluster has to reach it.
+    """
     import socket
 
     undo = ExitStack()
@@ -36,6 +39,8 @@ def forbid_network() -> ExitStack:
     for module, name in CONSTANTS:
         if hasattr(sys.modules.get(module), name):
             _swap(undo, sys.modules[module], name, True)
+    if not sockets:
+        return undo
     for method in ("connect", "connect_ex", "sendto"):
         _swap(undo, socket.socket, method, _guard_socket(getattr(socket.socket, method)))
     for function in ("getaddrinfo", "gethostbyname"):
