@@ -28,9 +28,11 @@ from fakes import artifact, encoding, record, task
 from glue_data import data_root
 from harness.data.locate import DataSettings
 from harness.identity import digest
+from harness.leases import Leases
 from harness.plan import ConfiguredModel, Plan
 from harness.record import Record
-from harness.store import Leases, Store
+from harness.run_log import RunLog
+from harness.store import Store
 from harness.types import Column, Suite
 
 MILLION = 1_000_000
@@ -196,10 +198,21 @@ def planning(folder: Path, few: int, many: int) -> list[Line]:
     return [
         Line(what="jobs", each=len(plan.jobs) / len(plan.cells), unit="", note="resolve once a model"),
         Line(what="job, pickled", each=_pickled(plan), unit="B", note="what a worker is sent"),
+        Line(what="status log", each=_log(folder, plan), unit="B", note="what `harness status` reads"),
         Line(what="planned score, in memory", each=(more_cells - cells) / count, unit="B", note=note),
         Line(what="its jobs, in memory", each=(more_jobs - jobs) / count, unit="B", note=note),
         Line(what="time to plan, no record there", each=taken / count, unit="s", note=note),
     ]
+
+
+def _log(folder: Path, plan: Plan) -> float:
+    """The bytes that a run writes for `harness status`, for each score."""
+    log = RunLog(folder / "runs", jobs=plan.jobs, executor="ray: 10.0.0.1:6379")
+    for job in plan.jobs:
+        log.started(job, "node-1", ("GPU 0",))
+        log.ended(job, "done")
+    log.close("finished")
+    return sizes(log.folder.iterdir()) / len(plan.cells)
 
 
 def _pickled(plan: Plan) -> float:
