@@ -229,22 +229,23 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("seed", "most"), [(1, 6), pytest.param(2, 10, marks=SLOW), pytest.param(3, 10, marks=SLOW)]
+    ("seed", "tasks", "most"),
+    [(1, 24, 5), pytest.param(2, 40, 10, marks=SLOW), pytest.param(3, 40, 10, marks=SLOW)],
 )
 def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
-    folder: Path, tmp_path: Path, slurm: FakeSlurm, seed: int, most: int
+    folder: Path, tmp_path: Path, slurm: FakeSlurm, seed: int, tasks: int, most: int
 ) -> None:
     """Each disturbance costs one job at most; what has a record when a driver dies is never begun again.
 
     Outputs without a record are in the driver's memory, so that its death costs those that it had.
     """
-    tasks, chance, disturbances = 40, random.Random(seed), 0
+    chance, disturbances = random.Random(seed), 0
     scores = {cell.key for cell in queued_jobs.plan(tmp_path / "serial", tasks).cells}
     driver, kept = start_driver(folder, tasks, 0.1), []
     while (code := driver.poll()) is None:
         time.sleep(chance.uniform(0.2, 1.0))
         done = len(queued_jobs.ended(folder))
-        if len(kept) < 2 and done > (10, 40)[len(kept)]:
+        if len(kept) < 2 and done > (tasks / 4, tasks)[len(kept)]:
             os.kill(driver.pid, signal.SIGKILL)
             driver.wait()
             begun = queued_jobs.begun(folder)
