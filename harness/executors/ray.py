@@ -14,7 +14,6 @@ import json
 import math
 import pickle
 import secrets
-import socket
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -22,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.data.locate import human_size
 from harness.errors import UsageError
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
 from harness.executors.local import LAST_CHECKPOINT
@@ -31,10 +29,10 @@ from harness.executors.node import (
     WorkerSettings,
     refused,
 )
-from harness.executors.ray_actor import DEMAND, Demand, Hello, RayWorker, Shape, run_at_once
+from harness.executors.ray_actor import Hello, RayWorker, Shape, run_at_once
+from harness.executors.ray_cluster import ClusterDemand, connect, devices_text, node_name
 from harness.executors.settings import RaySettings
 from harness.jobs import Job
-from harness.provenance import cores
 from harness.run_log import Node
 
 LISTEN = 1.0
@@ -132,7 +130,7 @@ class RayExecutor:
         """
         self._settings = settings
         self._namespace = f"harness-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:12]}"
-        self._started = _connect(settings, self._namespace)
+        self._started = connect(settings, self._namespace)
         import ray
 
         self._ray = ray
@@ -152,7 +150,7 @@ class RayExecutor:
         self._measures: _Actor | None = None
         self._expected: dict[str, int] = {}
         self._asked: list[dict[str, float]] = []
-        self._demand: _Demand | None = None
+        self._demand: ClusterDemand | None = None
         self._seconds: dict[str, float] = {}
         self._seen: dict[str, str] = {}
         self._free: tuple[float, Mapping[str, float]] = (0.0, {})
@@ -190,7 +188,7 @@ class RayExecutor:
         self._share = share or 1.0
         self._probe = probe if self.kind == "cuda" and share is None else None
         self._require_nodes(jobs)
-        self._demand = _Demand(self._ray, priority) if self._settings.address else None
+        self._demand = ClusterDemand(self._ray, priority) if self._settings.address else None
         self._find_orphans({job.key for job in jobs})
         return self
 
@@ -291,7 +289,7 @@ class RayExecutor:
     def nodes(self) -> list[Node]:
         """The nodes of the cluster, those that were lost meanwhile, and the workers that were asked for."""
         there = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
-        self._seen |= {key: _node_name(node) for key, node in there.items()}
+        self._seen |= {key: node_name(node) for key, node in there.items()}
         found = []
         for key, name in self._seen.items():
             mine = [actor for actor in self._actors if actor.node == key]
@@ -299,7 +297,7 @@ class RayExecutor:
                 Node(
                     name=name,
                     state="alive" if key in there else "lost",
-                    devices=(_devices_text(there[key]["Resources"]),) if key in there else (),
+                    devices=(devices_text(there[key]["Resources"]),) if key in there else (),
                     workers=len(mine),
                     busy=sum(actor.load > 0 for actor in mine),
                 )
@@ -352,7 +350,7 @@ class RayExecutor:
         shapes = {self._shape(job): job for job in jobs if job.resources.needs_device}
         for shape, job in shapes.items():
             if not any(shape.count_in(node["Resources"]) for node in nodes):
-                there = "; ".join(f"{_node_name(node)}: {_devices_text(node['Resources'])}" for node in nodes)
+                there = "; ".join(f"{node_name(node)}: {devices_text(node['Resources'])}" for node in nodes)
                 self._leave()
                 raise UsageError(
                     f"{job.label} needs {shape} on one node, and no node of the cluster has that. "
@@ -604,115 +602,6 @@ class RayExecutor:
         for key, event in news.events:
             self._listener(key, event)
         return [*news.ended]
-
-
-class _Demand:
-    """What waits on the cluster, as this driver asks the actor for it every few seconds."""
-
-    def __init__(self, ray: Any, priority: int) -> None:
-        self._ray, self._priority = ray, priority
-        self._driver = secrets.token_hex(6)
-        self._answer: Any = None
-        self._behind, self._due = False, 0.0
-
-    def is_behind(self, waiting: int) -> bool:
-        """Whether jobs of a driver of a higher priority wait; told that so many of this one do."""
-        now = time.monotonic()
-        if self._answer is None and now > self._due:
-            options = {"name": "demand", "namespace": "harness", "lifetime": "detached", "num_cpus": 0}
-            actor = self._ray.remote(Demand).options(**options, get_if_exists=True).remote()
-            self._answer = actor.tell.remote(self._driver, self._priority, waiting)
-            self._due = now + DEMAND / 5
-        if self._answer is not None and self._ray.wait([self._answer], timeout=0)[0]:
-            with contextlib.suppress(self._ray.exceptions.RayError):  # it ends without drivers
-                self._behind = self._ray.get(self._answer)
-            self._answer = None
-        return self._behind
-
-
-def _connect(settings: RaySettings, namespace: str) -> bool:
-    """Join a cluster or start one; whether that was done here.
-
-    Raises:
-        UsageError: There is none, or it is of another version.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError(
-            "--executor ray needs Ray, which is not installed here.",
-            hint="Type pip install 'encoder-harness[ray]', here and on every node.",
-        ) from error
-    if ray.is_initialized():
-        return False
-    _require_answer(settings.address)
-    options: dict[str, Any] = {"address": settings.address or "local", "namespace": namespace}
-    if not settings.address:
-        options |= {"num_cpus": cores(), "include_dashboard": False}
-    _silence(ray)
-    try:
-        ray.init(**options, log_to_driver=False, logging_level="ERROR")
-    except ConnectionError as error:
-        raise _no_cluster(settings.address, str(error)) from error
-    except ray.exceptions.AuthenticationError as error:
-        raise UsageError(
-            f"The Ray cluster at {settings.address} asks for a token that this machine does not give.",
-            hint="Set RAY_AUTH_MODE=token, with one ~/.ray/auth_token on every machine (docs/cluster.md).",
-        ) from error
-    except RuntimeError as error:
-        if "ersion" not in str(error):
-            raise
-        raise UsageError(
-            f"The Ray cluster at {settings.address} is of another version. {' '.join(str(error).split())}",
-            hint="Install the same Ray and Python here and there (requirements/cluster.txt).",
-        ) from error
-    return True
-
-
-def _silence(ray: Any) -> None:
-    """Keep what raylets say out of standard output, where Ray prints it: lost workers are noted by us."""
-    worker: Any = getattr(ray._private, "worker", None)
-    if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *_args, **_options: None
-
-
-def _require_answer(address: str) -> None:
-    """Refuse an address that nobody answers, at which Ray itself would wait for minutes."""
-    if address in ("", "auto"):
-        return
-    if "://" in address:
-        raise UsageError(
-            f"{address} is the address of a Ray client; the driver must run on a node of the cluster.",
-            hint="Run it there with --executor ray:auto, e.g. by ray job submit --address … -- harness run …",
-        )
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(f"{address!r} is no address of a Ray cluster.", hint="Type HOST:PORT, or auto.")
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        raise _no_cluster(address, str(error)) from error
-
-
-def _no_cluster(address: str, reason: str) -> UsageError:
-    where = "on this machine" if address == "auto" else f"at {address}"
-    return UsageError(
-        f"No Ray cluster answers {where}: {reason.rstrip('.')}.",
-        hint="Start one with ray start --head, type its HOST:PORT (6379 is the usual port), or leave the "
-        "address out to start one for this run.",
-    )
-
-
-def _node_name(node: Mapping[str, Any]) -> str:
-    return str(node["NodeManagerHostname"] or node["NodeName"])
-
-
-def _devices_text(resources: Mapping[str, float]) -> str:
-    gpus = int(resources.get("GPU", 0))
-    first = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
-    count = int(resources.get("CPU", 0))
-    memory = human_size(int(resources.get("memory", 0)))
-    return ", ".join([*first, f"{count} core{'s' * (count != 1)}", memory])
 
 
 def _share_of_gpu(measured: Mapping[str, float | None]) -> float:

@@ -205,10 +205,11 @@ class RayWorker:
 class Demand:
     """The actor of a cluster to which drivers tell what waits: a higher priority goes first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends: bool) -> None:
         self._drivers: dict[str, tuple[int, int, float]] = {}
         self._heard = time.monotonic()
-        threading.Thread(target=self._end_without_drivers, name="end", daemon=True).start()
+        if ends:  # its process, when no driver has been heard for a while
+            threading.Thread(target=self._end_without_drivers, name="end", daemon=True).start()
 
     def tell(self, driver: str, priority: int, waiting: int) -> bool:
         """Say how many jobs of a driver wait; gives whether one of a higher priority has any."""

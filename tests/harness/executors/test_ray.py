@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queued_jobs import begun, plan, records, worker_settings
 
 import ray_jobs
 from harness.errors import UsageError
@@ -27,6 +26,7 @@ from harness.executors.ray_actor import Demand, Shape
 from harness.executors.settings import RaySettings, executor_settings
 from harness.jobs import Resources
 from harness.store import Store
+from queued_jobs import begun, plan, records, worker_settings
 from ray_nodes import RayNodes
 
 SUPPORT = Path(ray_jobs.__file__).parent
@@ -78,7 +78,7 @@ def test_without_ray_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_driver_gives_way_to_one_of_a_higher_priority() -> None:
-    demand = Demand()
+    demand = Demand(ends=False)
     assert not demand.tell("grid", 0, 100)
     assert not demand.tell("check", 1, 2)  # it is not behind the grid
     assert demand.tell("grid", 0, 100)
