@@ -586,7 +586,8 @@ class RayExecutor:
 
     @property
     def _task(self) -> Any:
-        return self._ray.remote(run_at_once).options(num_cpus=1, max_retries=0)
+        # no core of their own: idle actors may hold all of them
+        return self._ray.remote(run_at_once).options(num_cpus=0, max_retries=0)
 
     def _end_task(self, ref: Any) -> list[Finished]:
         job = self._tasks.pop(ref)

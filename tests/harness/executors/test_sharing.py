@@ -1,0 +1,47 @@
+"""Drivers that share a results folder, on machines whose clocks differ."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.store import Store
+from queued_jobs import ended
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+def driver(folder: Path, shift: int, *, tasks: int = 40, seconds: float = 0.05) -> subprocess.Popen[str]:
+    """A driver whose clock is so many seconds late or early."""
+    words = [str(SUPPORT / "shifted_driver.py"), str(folder), str(tasks), str(seconds), str(shift)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path.cwd())))}
+    return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, env=env)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_drivers_with_clocks_ten_minutes_apart_share_the_work(tmp_path: Path, killed: bool) -> None:
+    """Each job with a record is done once; where one driver is killed, the other one does the rest."""
+    tmp_path.joinpath("results").mkdir()
+    early, late = driver(tmp_path, 300), driver(tmp_path, -300)
+    if killed:
+        began = time.monotonic()
+        while sum(ended(tmp_path).values()) < 20 and time.monotonic() - began < 60:
+            time.sleep(0.05)
+        early.send_signal(signal.SIGKILL)
+        early.wait()
+    told, _ = late.communicate(timeout=120)
+    others, _ = early.communicate(timeout=120)
+    assert late.returncode == 0
+    keys = [record.key for record in Store(tmp_path / "results").records()]
+    assert len(keys) == len(set(keys)) == 40
+    assert all(ended(tmp_path)[key] == 1 or killed for key in keys)
+    if not killed:
+        counts = [int(text.split()[0]) for text in (told, others)]
+        assert sum(counts) == 40
+        assert min(counts) > 0
