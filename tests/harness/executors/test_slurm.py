@@ -198,7 +198,7 @@ def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
     assert slurm.calls("sbatch") <= 2  # the first for the only job that can begin
     assert slurm.calls("sacct") <= 2 + seconds / QUICK.states
     assert slurm.calls("scancel") == 1
-    assert slurm.tasks("PENDING", "RUNNING") == {}
+    wait(lambda: not slurm.tasks("PENDING", "RUNNING"))
     assert not (folder / "results" / "queue").exists()
 
 
@@ -262,7 +262,7 @@ def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
     assert max(begun[key] for key in begun.keys() - scores) <= 3 + disturbances
     assert all(begun[key] == count for one in kept for key, count in one.items())
     wait(lambda: not slurm.processes())
-    assert slurm.tasks("PENDING", "RUNNING") == {}
+    wait(lambda: not slurm.tasks("PENDING", "RUNNING"))
     assert not (folder / "results" / "queue").exists()
 
 
