@@ -18,15 +18,19 @@ from harness.store import Store  # noqa: E402
 from queued_jobs import plan  # noqa: E402
 
 
-def opened(listener: Listener) -> Executor:
-    """One worker in this process."""
-    return LocalExecutor(("cpu",), cache=root / "cache", listener=listener, limits=WorkerLimits())
+def main() -> int:
+    """Run the plan with one worker here, and print how many scores were made here and elsewhere."""
+    root = Path(sys.argv[1])
+
+    def opened(listener: Listener) -> Executor:
+        return LocalExecutor(("cpu",), cache=root / "cache", listener=listener, limits=WorkerLimits())
+
+    planned = plan(root, int(sys.argv[2]), seconds=float(sys.argv[3]))
+    made = Driver(planned, store=Store(root / "results"), cache=root / "cache", open_executor=opened)
+    found = [result.how for result in made.run()]
+    print(found.count("done"), found.count("shared"))
+    return 0 if {*found} <= {"done", "shared", "cached"} else 1
 
 
 if __name__ == "__main__":
-    root = Path(sys.argv[1])
-    planned = plan(root, int(sys.argv[2]), seconds=float(sys.argv[3]))
-    made = Driver(planned, store=Store(root / "results"), cache=root / "cache", open_executor=opened)
-    results = made.run()
-    print(sum(result.how == "done" for result in results), sum(result.how == "shared" for result in results))
-    sys.exit(0 if {result.how for result in results} <= {"done", "shared", "cached"} else 1)
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Drivers that share a results folder, on machines whose clocks differ."""
+"""Drivers of one machine: two with clocks apart that share a results folder, and what none imports."""
 
 from __future__ import annotations
 
@@ -45,3 +45,15 @@ def test_two_drivers_with_clocks_ten_minutes_apart_share_the_work(tmp_path: Path
         counts = [int(text.split()[0]) for text in (told, others)]
         assert sum(counts) == 40
         assert min(counts) > 0
+
+
+def test_a_run_on_this_machine_imports_no_scheduler(tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys, harness.commands.run, harness.evaluation\n"
+        f"sys.argv = ['driver', {str(tmp_path)!r}, '2', '0', '0']\n"
+        f"runpy.run_path({str(SUPPORT / 'shifted_driver.py')!r}, run_name='driver')['main']()\n"
+        "print(sorted({'ray', 'submitit', 's3fs'} & sys.modules.keys()))"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path.cwd())))}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert found.stdout.splitlines() == ["2 0", "[]"]
