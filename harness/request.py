@@ -375,6 +375,8 @@ class ResolvedRequest:
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
             )
         cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+        if executor_settings(request.executor) is not None:  # other machines know no working directory
+            cache, results = cache.absolute(), results.absolute()
         data = DataSettings(
             root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
         )

@@ -6,6 +6,7 @@ where they are made; everything else goes back to the driver, the only one that 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -89,6 +90,7 @@ class WorkerSettings:
         environment: The driver's environment.
         libraries: The libraries that its process imports when it starts.
         offline: Whether the network is forbidden to its process.
+        directory: The driver's working directory, where relative names begin; it is entered where it exists.
     """
 
     cache: Path
@@ -97,6 +99,12 @@ class WorkerSettings:
     environment: Mapping[str, str] = field(default_factory=environment)
     libraries: tuple[str, ...] = LIBRARIES
     offline: bool = False
+    directory: Path = field(default_factory=Path.cwd)
+
+    def enter(self) -> None:
+        """Enter the driver's working directory, where this machine has it."""
+        with contextlib.suppress(OSError):
+            os.chdir(self.directory)
 
     def refusal(self) -> str:
         """Why this machine cannot run jobs for the driver; empty where it can."""

@@ -104,6 +104,7 @@ class RayWorker:
         )
         if not self._refusal:
             own: WorkerSettings = pickle.loads(settings)
+            own.enter()
             self._refusal = own.refusal()
         if not self._refusal:
             places = ("cpu",) * devices if kind == "cpu" else visible_devices(kind)
@@ -232,6 +233,7 @@ def run_at_once(environment: Mapping[str, str], settings: bytes, job: Job, input
     if found:
         return f"{host_name()} has another environment than the driver: {'; '.join(found)}."
     own: WorkerSettings = pickle.loads(settings)
+    own.enter()
     events: list[tuple[str, Event]] = []
     context = JobContext(
         device="cpu", cache=own.cache, emit=lambda event: events.append((job.key, event)), limits=own.limits
