@@ -324,7 +324,7 @@ def _with_executor(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
         UsageError: There is no such device or cluster.
     """
     settings = executor_settings(prepared.request.executor)
-    if settings is None:
+    if settings is None or not _open_jobs(prepared.plan):
         return _on_this_machine(prepared)
     if isinstance(settings, RaySettings):
         return _on_ray(prepared, settings)
@@ -376,6 +376,8 @@ def _on_slurm(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, Ope
     from harness.executors.slurm import SlurmExecutor
 
     prepared.store.prepare()  # so that workers see the folder
+    if prepared.request.devices == ("cuda",) and not settings.gpus:
+        raise UsageError("--devices cuda with workers that have no GPU.", hint="Type gpus=1 or more.")
     on_cpu = prepared.request.devices == ("cpu",) or not settings.gpus
     kind: Literal["cpu", "cuda"] = "cpu" if on_cpu else "cuda"
     most = settings.gpus if kind == "cuda" else 1

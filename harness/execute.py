@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import time
 from collections import Counter, deque
@@ -34,6 +35,12 @@ PATIENCE = 0.5
 
 NODES = 2.0
 """Seconds between two looks at the nodes of a cluster."""
+
+REMOTE_PATIENCE = 5.0
+"""The same where each look is a request to object storage."""
+
+WON = 4
+"""The claims that are taken each time from drivers that are gone."""
 
 CHECKS = 100
 """The claims of other drivers that are looked at each time."""
@@ -178,6 +185,9 @@ class Driver:
         self._next_look = self._next_nodes = 0.0
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
+        self._cells_of: dict[str, list[str]] = {}
+        for cell in plan.cells:
+            self._cells_of.setdefault(cell.subject.artifact.key, []).append(cell.key)
         self._readers = Counter(name for job in plan.jobs for name in job.inputs)
         self._of_claim: dict[str, list[str]] = {}
         for job in plan.jobs:
@@ -224,25 +234,33 @@ class Driver:
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
         executor = self._open(self._hear)
-        self._log = RunLog(
-            self._store.root / "runs", jobs=self.plan.jobs, known=self.plan.known, executor=executor.name
-        )
-        try:
-            done = frozenset(key for key, state in self._state.items() if state == "done")
-            self._queue = _Queue(self._jobs.values(), done, executor.lane)
-            self._queue.put_first(executor.running())
-            while self._unsettled and not self._stopped():
-                self._show_nodes(executor)
-                late = ends is not None and time.monotonic() >= ends
-                if late and not self._running:
-                    break
-                started = 0 if late else self._start(executor)
-                for finished in executor.poll(0.0 if started else PATIENCE):
-                    self._end(finished)
-        finally:
-            executor.close()
-            self._leases.close()
-            self._log.close(self._closing())
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._leases.close)
+            opened.callback(executor.close)
+            self._log = RunLog(
+                self._store.root / "runs", jobs=self.plan.jobs, known=self.plan.known, executor=executor.name
+            )
+            try:
+                self._drive(executor, ends)
+            finally:
+                try:
+                    opened.close()
+                finally:
+                    self._log.close(self._closing())
+
+    def _drive(self, executor: Executor, ends: float | None) -> None:
+        """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""
+        done = frozenset(key for key, state in self._state.items() if state == "done")
+        self._queue = _Queue(self._jobs.values(), done, executor.lane)
+        self._queue.put_first(executor.running())
+        while self._unsettled and not self._stopped():
+            self._show_nodes(executor)
+            late = ends is not None and time.monotonic() >= ends
+            if late and not self._running:
+                break
+            started = 0 if late else self._start(executor)
+            for finished in executor.poll(0.0 if started else PATIENCE):
+                self._end(finished)
 
     def _closing(self) -> Closing:
         """How the run has ended, for its log."""
@@ -282,14 +300,21 @@ class Driver:
             yield job
 
     def _look_again(self) -> None:
-        """Try the claims of other drivers again, some at a time."""
+        """Try the claims of other drivers again, some at a time; few are taken, so that others get some."""
         if time.monotonic() < self._next_look:
             return
-        self._next_look = time.monotonic() + PATIENCE
+        remote = self._store.remote is not None
+        self._next_look = time.monotonic() + (REMOTE_PATIENCE if remote else PATIENCE)
+        won = 0
         for _ in range(min(CHECKS, len(self._blocked))):
             job = self._blocked.popleft()
-            if self._state[job.key] == "waiting":
+            if self._state[job.key] != "waiting":
+                continue
+            if won < WON and self._take(job.claim or job.key):
+                won += 1
                 self._queue.push(job)
+            elif self._state[job.key] == "waiting":
+                self._blocked.append(job)
 
     def _set(self, key: str, state: State) -> None:
         """Give a job another state."""
@@ -397,9 +422,7 @@ class Driver:
     def _keep(self, job: Job, finished: Finished) -> None:
         if job.place is None:
             self._outputs[job.key] = finished.output
-        self._set(job.key, "done")
-        self._log.ended(job, "done")
-        if job.place is None:
+            self._done(job)
             if job.claim == job.key:
                 self._give_back(job)
             return
@@ -410,11 +433,16 @@ class Driver:
         cell = self._scores.get(job.key)
         again = self._anew(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
+        self._done(job)
         self._give_back(job)
         if job.key in self._cells:
             self._settle(Result(cell=self._cells[job.key], how="done", record=kept))
         else:
             self._listeners.trained(job, kept)
+
+    def _done(self, job: Job) -> None:
+        self._set(job.key, "done")
+        self._log.ended(job, "done")
 
     def _has_final(self, place: Place, key: str) -> bool:
         return self._store.get(place.artifact, place.task, key) is not None
@@ -485,7 +513,7 @@ class Driver:
 
     def _drop_vectors(self, artifact: str) -> None:
         """Remove a model's vectors from the cache once each of its scores has a record."""
-        mine = [cell.key for cell in self.plan.cells if cell.subject.artifact.key == artifact]
+        mine = self._cells_of[artifact]
         found = [self.results[key].how for key in mine if key in self.results]
         if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
             from harness.plaid import drop_indexes

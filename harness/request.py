@@ -159,7 +159,7 @@ class Request:
         suites = request.open_suites()
         Recipes.of(suites, request.recipe_request())
         _check_prompts(request.settings.prompts or {}, suites)
-        if request.devices:
+        if request.devices and executor_settings(request.executor) is None:
             check_devices(request.devices)
 
     def open_suites(self) -> Sequence[Suite]:

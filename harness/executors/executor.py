@@ -120,24 +120,20 @@ def run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobCont
     context.begin(inputs, devices, halvings=job.halvings)
     try:
         return Finished(key=job.key, output=job.work.run(context))
-    except HarnessError as error:
-        failure = Failure(
-            kind=type(error).__name__,
-            message=error.message,
-            hint=error.hint,
-            traceback=traceback.format_exc(),
-            fault=error,
-        )
     except Exception as error:
         return failed(job.key, error)
-    return Finished(key=job.key, failure=failure)
 
 
 def failed(key: str, error: Exception) -> Finished:
-    """The end of a job by an error that is being handled, which is not the user's."""
+    """The end of a job by an error that is being handled."""
+    own = error if isinstance(error, HarnessError) else None
     name = type(error).__name__
-    cause: Cause = "memory" if isinstance(error, MemoryError) else "job"
-    text = traceback.format_exc()
-    return Finished(
-        key=key, failure=Failure(kind=name, message=str(error) or name, traceback=text, cause=cause)
+    failure = Failure(
+        kind=name,
+        message=(str(error) or name) if own is None else own.message,
+        hint=None if own is None else own.hint,
+        traceback=traceback.format_exc(),
+        fault=own,
+        cause="memory" if isinstance(error, MemoryError) else "job",
     )
+    return Finished(key=key, failure=failure)

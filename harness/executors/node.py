@@ -112,7 +112,7 @@ class WorkerSettings:
         if found := differences(self.environment):
             return f"{here} has another environment than the driver: {'; '.join(found)}."
         for folder in self.folders:
-            if not folder.is_dir():
+            if not folder.is_dir() and self.limits.remote is None:
                 return f"{here} does not see {folder}."
         try:
             for folder in (self.cache, *self.folders):
@@ -214,10 +214,8 @@ class NodeWorker:
         self._events.append((key, event))
 
 
-def visible_devices(kind: str) -> tuple[str, ...]:
-    """The devices that a scheduler has given to this process: its GPUs, or the CPU."""
-    if kind == "cpu":
-        return ("cpu",)
+def visible_devices() -> tuple[str, ...]:
+    """The GPUs that a scheduler has given to this process, in torch's words; none if it has none."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     count = len([name for name in given.split(",") if name.strip()])
-    return tuple(f"cuda:{number}" for number in range(count)) or ("cpu",)
+    return tuple(f"cuda:{number}" for number in range(count))

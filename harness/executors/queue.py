@@ -424,7 +424,7 @@ class _Loop(threading.Thread):
         self._said = self._next_look = self._began
         self._taken = 0
         self._stopping = ""
-        self._devices = visible_devices(task.kind)
+        self._devices = ("cpu",) if task.kind == "cpu" else visible_devices()
         self._process: NodeWorker | None = None
 
     def stop(self, reason: str = "stopped") -> None:

@@ -9,6 +9,7 @@ here, by the model that it has loaded.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import math
@@ -22,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, failed
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import (
     News,
     WorkerSettings,
     refused,
 )
-from harness.executors.ray_actor import Hello, RayWorker, Shape, run_at_once
+from harness.executors.ray_actor import ORPHANED, Hello, RayWorker, Shape, run_at_once
 from harness.executors.ray_cluster import ClusterDemand, connect, devices_text, node_name
 from harness.executors.settings import RaySettings
 from harness.jobs import Job
@@ -38,26 +39,29 @@ from harness.run_log import Node
 LISTEN = 1.0
 """Seconds after which an actor answers although there is nothing new."""
 
-ORPHANED = 4.0
-"""Seconds without a question of its driver after which an actor counts as left by it."""
-
 SHORT = 0.5
 """The mean seconds of jobs below which several are sent to an actor at once."""
 
 DEPTH = 8
 """The number of short jobs that are sent to an actor at once."""
 
-TASKS = 64
+TASKS = 8
 """Jobs of a moment that are with Ray at once."""
 
 UNREACHABLE = 120.0
 """Seconds after which an actor that cannot be reached counts as lost."""
+
+STARTS = 6
+"""Actors that may end one after the other before they are there, until the run is given up."""
 
 EVICTION = 2.0
 """Seconds without work after which an actor gives way to one of another shape."""
 
 SHARE = 0.9
 """The share of a GPU's memory that may be used."""
+
+_LEFT = (1, 4)
+"""Ray's numbers for nodes that have left by themselves, or were not needed any more."""
 
 GIB = 2**30
 
@@ -99,7 +103,7 @@ class _Actor:
     @property
     def load(self) -> int:
         """The jobs that it has to do."""
-        return len(self.jobs.keys() | self.found) - len(self.held)
+        return len((self.jobs.keys() | self.found) - self.held)
 
     @property
     def ready(self) -> bool:
@@ -129,11 +133,13 @@ class RayExecutor:
             UsageError: No cluster is there, or it is of another version.
         """
         self._settings = settings
-        self._namespace = f"harness-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:12]}"
-        self._started = connect(settings, self._namespace)
+        alike = f"{results.resolve()} {worker} {kind}"  # a driver takes over workers that are as its own
+        namespace = f"harness-{hashlib.sha256(alike.encode()).hexdigest()[:12]}"
+        self._started = connect(settings, namespace)
         import ray
 
-        self._ray = ray
+        self._ray, self._namespace = ray, namespace
+        self._driver = secrets.token_hex(6)
         self.kind = kind or ("cuda" if ray.cluster_resources().get("GPU") else "cpu")
         threads = worker.limits.threads or (1 if self.kind == "cpu" else None)
         self._threads = threads or 1
@@ -149,7 +155,9 @@ class RayExecutor:
         self._probe: Job | None = None
         self._measures: _Actor | None = None
         self._expected: dict[str, int] = {}
-        self._asked: list[dict[str, float]] = []
+        self._asked: dict[Shape, int] = {}
+        self._sends: dict[Any, _Actor] = {}
+        self._starts = 0
         self._demand: ClusterDemand | None = None
         self._seconds: dict[str, float] = {}
         self._seen: dict[str, str] = {}
@@ -232,7 +240,7 @@ class RayExecutor:
         else:
             actor = self._idle(job)
             assert actor is not None
-            actor.handle.run.remote([(job, inputs)])
+            self._send(actor, job, inputs)
         actor.jobs[job.key] = (job, time.monotonic())
         actor.model, actor.used = job.model, time.monotonic()
         return Seat(node=actor.host, devices=actor.devices)
@@ -250,23 +258,41 @@ class RayExecutor:
             if actor.call is None:
                 actor.call = self._ask(actor)
         calls = {actor.call: actor for actor in self._actors}
-        waited = [*calls, *self._tasks]
+        waited = [*calls, *self._tasks, *self._sends]
         if not waited:
             time.sleep(seconds)
             return []
         there, _ = self._ray.wait(waited, timeout=seconds)
         if there:
             there, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
-        return [
-            one for ref in there for one in (self._news(calls[ref]) if ref in calls else self._end_task(ref))
-        ]
+        return [one for ref in there for one in self._answer(ref, calls)]
+
+    def _answer(self, ref: Any, calls: Mapping[Any, _Actor]) -> list[Finished]:
+        """The jobs that have ended by what has come."""
+        if ref in self._tasks:
+            return self._end_task(ref)
+        if ref in self._sends:
+            return self._check_sent(self._sends.pop(ref), ref)
+        actor = calls.get(ref)  # none, or gone, where another answer has just told that it is lost
+        return self._news(actor) if actor is not None and actor in self._actors else []
+
+    def _send(self, actor: _Actor, job: Job, inputs: Inputs) -> None:
+        self._sends[actor.handle.run.remote(job.key, pickle.dumps((job, inputs)))] = actor
+
+    def _check_sent(self, actor: _Actor, ref: Any) -> list[Finished]:
+        """Lose an actor that a job did not reach."""
+        try:
+            self._ray.get(ref)
+        except self._ray.exceptions.RayError as error:
+            return self._lose(actor, error) if actor in self._actors else []
+        return []
 
     def _ask(self, actor: _Actor) -> Any:
         """Ask an actor for its news, or where it is."""
         if not actor.ready:
             return actor.handle.hello.remote()
         stored, actor.stored = actor.stored, []
-        return actor.handle.report.remote(stored, {*actor.held}, LISTEN)
+        return actor.handle.report.remote(self._driver, stored, {*actor.held}, LISTEN)
 
     def _claimed_early(self) -> list[Finished]:
         """The ends that came before their jobs were asked for, which has happened now."""
@@ -288,8 +314,11 @@ class RayExecutor:
 
     def nodes(self) -> list[Node]:
         """The nodes of the cluster, those that were lost meanwhile, and the workers that were asked for."""
-        there = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        nodes = self._ray.nodes()
+        there = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        left = {node["NodeID"] for node in nodes if node.get("DeathReason") in _LEFT}
         self._seen |= {key: node_name(node) for key, node in there.items()}
+        self._seen = {key: name for key, name in self._seen.items() if key not in left}
         found = []
         for key, name in self._seen.items():
             mine = [actor for actor in self._actors if actor.node == key]
@@ -319,7 +348,7 @@ class RayExecutor:
         for actor in [*self._actors]:
             self._drop(actor)
         with contextlib.suppress(Exception):
-            self._ask_for([])
+            self._ask_for({})
         if self._started:
             self._ray.shutdown()
 
@@ -344,7 +373,7 @@ class RayExecutor:
 
     def _require_nodes(self, jobs: Iterable[Job]) -> None:
         """Refuse jobs that no node can run, before anything begins; a cluster that grows is not known."""
-        if self._settings.workers is not None:
+        if self._settings.address and self._settings.workers is not None:
             return
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         shapes = {self._shape(job): job for job in jobs if job.resources.needs_device}
@@ -403,7 +432,7 @@ class RayExecutor:
         wanted = expected - pending
         if self._settings.workers is not None:
             wanted = min(wanted, self._settings.workers - len(self._actors))
-            self._ask_for([shape.resources] * min(self._settings.workers, len(mine) + max(0, wanted)))
+            self._ask_for({**self._asked, shape: min(self._settings.workers, len(mine) + max(0, wanted))})
         fits = shape.count_in(self._available()) - pending
         if shape.group and not pending:
             fits = max(1, fits)
@@ -412,12 +441,13 @@ class RayExecutor:
         for _ in range(min(wanted, fits)):
             self._actors.append(self._make(shape))
             self._free = (0.0, {})
-        if wanted > 0 and (fits <= 0 or shape.group):
+        if (expected > pending and min(wanted, fits) <= 0) or shape.group:
             self._evict(shape)
 
     def _make(self, shape: Shape) -> _Actor:
         ray = self._ray
         name, lasting = f"worker-{secrets.token_hex(6)}", "detached" if self._settings.address else None
+        group_name = f"{self._namespace}-{name}"
         options: dict[str, Any] = {"name": name, "namespace": self._namespace, "lifetime": lasting}
         options |= {"num_cpus": shape.cpus, "num_gpus": shape.gpus, "max_concurrency": 4}
         group = None
@@ -426,7 +456,9 @@ class RayExecutor:
         if shape.group:
             from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-            group = ray.util.placement_group([shape.resources], strategy="STRICT_PACK", lifetime=lasting)
+            group = ray.util.placement_group(
+                [shape.resources], strategy="STRICT_PACK", lifetime=lasting, name=group_name
+            )
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 placement_group=group, placement_group_bundle_index=0
             )
@@ -434,20 +466,21 @@ class RayExecutor:
         handle = (
             ray.remote(RayWorker)
             .options(**{key: value for key, value in options.items() if value is not None})
-            .remote(*self._sent, self.kind if shape.gpus else "cpu", devices, shape)
+            .remote(self._driver, *self._sent, self.kind if shape.gpus else "cpu", devices, shape)
         )
         return _Actor(handle=handle, shape=shape, group=group)
 
     def _evict(self, shape: Shape) -> None:
-        """Make room for a shape by ending an actor of another one that has had no work for a while."""
+        """Make room for a shape by ending an actor of another one that has had no work for a while.
+
+        On the node that a training waits for they end at once.
+        """
+        others = [one for one in self._actors if one.ready and not one.load and not one.held]
+        drained = self._drained_node() if shape.group else ""
         idle = [
             actor
-            for actor in self._actors
-            if actor.ready
-            and not actor.load
-            and not actor.held
-            and actor.shape != shape
-            and time.monotonic() - actor.used > EVICTION
+            for actor in others
+            if actor.shape != shape and (actor.node == drained or time.monotonic() - actor.used > EVICTION)
         ]
         if idle:
             self._drop(min(idle, key=lambda actor: actor.used))
@@ -463,7 +496,7 @@ class RayExecutor:
             if actor is None:
                 self._grow(whole, 1)
             elif not actor.load:
-                actor.handle.run.remote([(self._probe, {})])
+                self._send(actor, self._probe, {})
                 self._measures = actor
         return True
 
@@ -474,23 +507,26 @@ class RayExecutor:
                 self._share = _share_of_gpu(json.loads(one.output.get("memory", b"{}")))
                 self._probe = self._measures = None
 
-    def _drop(self, actor: _Actor) -> None:
-        """End an actor."""
+    def _drop(self, actor: _Actor, *, kill: bool = True) -> None:
+        """End an actor, or leave it to its other driver."""
         self._actors.remove(actor)
+        self._sends = {ref: one for ref, one in self._sends.items() if one is not actor}
+        if not kill:
+            return
         with contextlib.suppress(Exception):  # it is gone, or the cluster is
             self._ray.kill(actor.handle)
         if actor.group is not None:
             with contextlib.suppress(Exception):
                 self._ray.util.remove_placement_group(actor.group)
 
-    def _ask_for(self, bundles: list[dict[str, float]]) -> None:
-        """Have a cluster that grows make room for so many workers."""
-        if self._settings.workers is None or bundles == self._asked:
+    def _ask_for(self, counts: dict[Shape, int]) -> None:
+        """Have a cluster that grows make room for so many workers of each shape."""
+        if self._settings.workers is None or counts == self._asked:
             return
         from ray.autoscaler.sdk import request_resources
 
-        request_resources(bundles=bundles)
-        self._asked = bundles
+        request_resources(bundles=[shape.resources for shape, count in counts.items() for _ in range(count)])
+        self._asked = counts
 
     def _find_orphans(self, wanted: Container[str]) -> None:
         """Take over the actors of a driver that is gone, by the keys of their jobs.
@@ -500,28 +536,34 @@ class RayExecutor:
         if not self._settings.address:
             return
         ends = time.monotonic() + ORPHANED + LISTEN
-        open_ = {name: self._ray.get_actor(name) for name in self._ray.util.list_named_actors()}
+        open_ = {*self._ray.util.list_named_actors()}
         while open_ and time.monotonic() < ends:
-            for name, handle in [*open_.items()]:
-                if self._take_over(handle, wanted):
-                    del open_[name]
+            open_ = {name for name in open_ if not self._take_over(name, wanted)}
             time.sleep(0.5 if open_ else 0)
 
-    def _take_over(self, handle: Any, wanted: Container[str]) -> bool:
+    def _take_over(self, name: str, wanted: Container[str]) -> bool:
         """Take over an actor if its driver is gone; whether it needs no further look."""
         try:
-            keys, alone = self._ray.get(handle.keys.remote(), timeout=10)
+            handle = self._ray.get_actor(name)
+            keys = self._ray.get(handle.take_over.remote(self._driver), timeout=10)
             hello = self._ray.get(handle.hello.remote(), timeout=10)
-        except (self._ray.exceptions.RayError, TimeoutError):
+        except (self._ray.exceptions.RayError, TimeoutError, ValueError):
             return True  # it has just ended
-        if alone < ORPHANED:
+        if keys is None:
             return False
-        if keys and not any(key in wanted for key in keys):
-            return True  # it is of another run
+        ended, open_ = keys
         actor = _Actor(handle=handle, shape=hello.shape, node=hello.node, host=hello.host)
-        actor.devices, actor.found = hello.devices, set(keys)
+        actor.devices, actor.found = hello.devices, {*ended, *open_}
+        if hello.shape.group:
+            with contextlib.suppress(ValueError):  # its devices are not reserved any more
+                actor.group = self._ray.util.get_placement_group(f"{self._namespace}-{name}")
+        asked = any(key in wanted for key in actor.found)
+        if open_ and not asked:  # it works for another command, which may come back
+            return True
         self._actors.append(actor)
-        self._orphans |= dict.fromkeys(keys, actor)
+        if ended and not asked:
+            self._drop(actor)
+        self._orphans |= dict.fromkeys(actor.found if asked else (), actor)
         return True
 
     # News
@@ -535,9 +577,11 @@ class RayExecutor:
         except errors.ActorUnavailableError as error:
             actor.unreachable = actor.unreachable or time.monotonic()
             return self._lose(actor, error) if time.monotonic() - actor.unreachable > UNREACHABLE else []
-        except (errors.RayActorError, errors.OutOfMemoryError, errors.RaySystemError) as error:
+        except errors.RayError as error:
             return self._lose(actor, error)
         actor.unreachable = None
+        if answer is None:  # another driver has taken it over, as this one was silent for long
+            return self._lose(actor, RuntimeError("another driver has taken it over"), kill=False)
         if isinstance(answer, Hello):
             return self._meet(actor, answer)
         return self._read(answer, actor)
@@ -545,6 +589,7 @@ class RayExecutor:
     def _meet(self, actor: _Actor, hello: Hello) -> list[Finished]:
         if hello.refusal:
             raise refused(hello.refusal)
+        self._starts = 0
         actor.node, actor.host, actor.devices = hello.node, hello.host, hello.devices
         actor.used = time.monotonic()
         return []
@@ -568,13 +613,20 @@ class RayExecutor:
             self._measured(news.ended)
         return ended
 
-    def _lose(self, actor: _Actor, error: Exception) -> list[Finished]:
-        """The jobs of an actor that is gone, each as failed for a reason that is not its own."""
+    def _lose(self, actor: _Actor, error: Exception, *, kill: bool = True) -> list[Finished]:
+        """The jobs of an actor that is gone, each as failed for a reason that is not its own.
+
+        Raises:
+            UsageError: Several actors were gone before they were there.
+        """
+        self._starts += not actor.ready
+        if self._starts >= STARTS:
+            raise refused(f"No worker starts on the cluster. The last one said: {_last_line(error)}")
         memory = isinstance(error, self._ray.exceptions.OutOfMemoryError) or "OOM" in str(error)
         cause: Cause = "memory" if memory else "node"
         where = actor.host or "A node"
         message = f"{where} ran out of memory." if memory else f"The worker on {where} was lost."
-        self._drop(actor)
+        self._drop(actor, kill=kill)
         if actor is self._measures:
             self._probe = self._measures = None
         for key in [key for key, one in self._orphans.items() if one is actor]:
@@ -584,7 +636,7 @@ class RayExecutor:
         failure = Failure(kind="WorkerLost", message=message, cause=cause, traceback=str(error))
         return [Finished(key=key, failure=failure) for key in actor.jobs]
 
-    @property
+    @functools.cached_property
     def _task(self) -> Any:
         # no core of their own: idle actors may hold all of them
         return self._ray.remote(run_at_once).options(num_cpus=0, max_retries=0)
@@ -594,7 +646,9 @@ class RayExecutor:
         errors = self._ray.exceptions
         try:
             news = self._ray.get(ref)
-        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.RaySystemError) as error:
+        except errors.RayTaskError as error:
+            return [failed(job.key, error)]
+        except errors.RayError as error:
             message, text = "The node that ran it was lost.", str(error)
             failure = Failure(kind="WorkerLost", message=message, cause="node", traceback=text)
             return [Finished(key=job.key, failure=failure)]
@@ -615,3 +669,8 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
     if not peak or not whole:
         return 1.0
     return math.floor(10_000 / max(1, int(whole * SHARE // peak))) / 10_000
+
+
+def _last_line(error: Exception) -> str:
+    """The last line of what Ray says, which is the reason."""
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "nothing")

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.context import Event, JobContext
 from harness.data.locate import human_size
-from harness.executors.executor import Finished, Inputs, run_job
+from harness.executors.executor import Finished, Inputs, failed, run_job
 from harness.executors.local import host_name
 from harness.executors.node import (
     News,
@@ -30,6 +30,9 @@ IDLE_ORPHAN = 60.0
 
 DEMAND = 10.0
 """Seconds for which it counts that jobs of a driver wait."""
+
+ORPHANED = 4.0
+"""Seconds without a question of its driver after which an actor counts as left by it."""
 
 KEPT = 3600.0
 """Seconds for which an actor without a driver keeps the output of jobs that have ended."""
@@ -86,11 +89,17 @@ class RayWorker:
     """
 
     def __init__(
-        self, environment: Mapping[str, str], settings: bytes, kind: str, devices: int, shape: Shape
+        self,
+        driver: str,
+        environment: Mapping[str, str],
+        settings: bytes,
+        kind: str,
+        devices: int,
+        shape: Shape,
     ) -> None:
-        self._shape = shape
+        self._driver, self._shape = driver, shape
         self._changed = threading.Condition()
-        self._queue: deque[tuple[Job, Inputs]] = deque()
+        self._queue: deque[tuple[str, bytes]] = deque()
         self._running = ""
         self._cancelled = False
         self._events: list[tuple[str, Event]] = []
@@ -106,8 +115,10 @@ class RayWorker:
             own: WorkerSettings = pickle.loads(settings)
             own.enter()
             self._refusal = own.refusal()
+        places = ("cpu",) * devices if kind == "cpu" else visible_devices()
+        if not places:
+            self._refusal = f"{host_name()} has a worker for a GPU and no GPU for it (CUDA_VISIBLE_DEVICES)."
         if not self._refusal:
-            places = ("cpu",) * devices if kind == "cpu" else visible_devices(kind)
             self._thread = threading.Thread(
                 target=self._serve, args=(NodeWorker(own, places),), name="jobs", daemon=True
             )
@@ -123,19 +134,41 @@ class RayWorker:
         refusal, shape = self._refusal, self._shape
         return Hello(node=node, host=host_name(), devices=devices, refusal=refusal, shape=shape)
 
-    def run(self, jobs: Sequence[tuple[Job, Inputs]]) -> None:
-        """Take jobs."""
+    def run(self, key: str, content: bytes) -> None:
+        """Take a job with its inputs, pickled.
+
+        Raises:
+            RuntimeError: This machine has failed, and takes no more.
+        """
         with self._changed:
+            if self._refusal:
+                raise RuntimeError(self._refusal)
             self._heard = time.monotonic()
-            self._queue.extend(jobs)
+            self._queue.append((key, content))
             self._changed.notify_all()
 
-    def report(self, stored: Sequence[str], held: Collection[str], seconds: float) -> News:
+    def take_over(self, driver: str) -> tuple[list[str], list[str]] | None:
+        """Serve another driver if the present one is gone; None while it may live.
+
+        Gives the keys of the jobs whose outputs it keeps, and of those that it has to do.
+        """
+        with self._changed:
+            if time.monotonic() - self._heard < ORPHANED:
+                return None
+            self._driver, self._heard = driver, time.monotonic()
+            return [*self._ended], [*filter(None, [self._running]), *(key for key, _ in self._queue)]
+
+    def report(
+        self, driver: str, stored: Sequence[str], held: Collection[str], seconds: float
+    ) -> News | None:
         """The news since the last report, as soon as there are any, after `seconds` at the latest.
 
         Outputs of jobs that are `stored` are dropped; those that the driver only `held` are not sent again.
+        None for a driver whose actor another one has taken over.
         """
         with self._changed:
+            if driver != self._driver:
+                return None
             self._heard = time.monotonic()
             for key in stored:
                 self._ended.pop(key, None)
@@ -143,16 +176,10 @@ class RayWorker:
             events, self._events = merged(self._events), []
             return News(events=events, ended=tuple(self._ended[key] for key in self._ended.keys() - held))
 
-    def keys(self) -> tuple[list[str], float]:
-        """The jobs that it has or whose outputs it keeps; and the seconds since a driver was heard."""
-        with self._changed:
-            queued = [job.key for job, _ in self._queue]
-            return [*self._ended, *filter(None, [self._running]), *queued], time.monotonic() - self._heard
-
     def cancel(self, key: str) -> None:
         """Stop a job."""
         with self._changed:
-            self._queue = deque(pair for pair in self._queue if pair[0].key != key)
+            self._queue = deque(pair for pair in self._queue if pair[0] != key)
             self._cancelled = self._cancelled or self._running == key
             self._changed.notify_all()
 
@@ -165,16 +192,31 @@ class RayWorker:
             self._thread.join()
 
     def _serve(self, worker: NodeWorker) -> None:
-        while not self._closed:
-            with self._changed:
-                if worker.free:
-                    self._begin_next(worker)
-                elif self._cancelled:
-                    worker.cancel()
-                    self._running, self._cancelled = "", False
-            if not worker.free:
-                self._keep(worker.poll(0.1))
-        worker.close()
+        try:
+            while not self._closed:
+                self._step(worker)
+            worker.close()
+        except Exception as error:
+            self._fail_all(error)
+
+    def _step(self, worker: NodeWorker) -> None:
+        with self._changed:
+            if worker.free:
+                self._begin_next(worker)
+            elif self._cancelled:
+                worker.cancel()
+                self._running, self._cancelled = "", False
+        if not worker.free:
+            self._keep(worker.poll(0.1))
+
+    def _fail_all(self, error: Exception) -> None:
+        """End every job with an error of this machine, such as a full disk, and take no more."""
+        with self._changed:
+            keys = [*filter(None, [self._running]), *(key for key, _ in self._queue)]
+            self._ended |= {key: failed(key, error) for key in keys}
+            self._queue.clear()
+            self._refusal = f"{host_name()}: {error}"
+            self._changed.notify_all()
 
     def _begin_next(self, worker: NodeWorker) -> None:
         """Begin the next job; wait a second where there is none."""
@@ -183,9 +225,14 @@ class RayWorker:
             self._changed.wait_for(lambda: self._queue or self._closed, 1.0)
             self._end_without_driver(worker)
         if self._queue and not self._closed:
-            job, inputs = self._queue.popleft()
-            self._running = job.key
-            worker.start(job, inputs)
+            self._running, content = self._queue.popleft()
+            try:
+                job, inputs = pickle.loads(content)
+            except Exception as error:  # its classes are not on this machine
+                self._ended[self._running] = failed(self._running, error)
+                self._changed.notify_all()
+            else:
+                worker.start(job, inputs)
 
     def _keep(self, news: News) -> None:
         if not (news.events or news.ended):
@@ -200,7 +247,17 @@ class RayWorker:
         alone = time.monotonic() - self._heard
         if not self._queue and alone > (KEPT if self._ended else IDLE_ORPHAN):
             worker.close()
+            _leave_group()
             os._exit(0)
+
+
+def _leave_group() -> None:
+    """Give back the devices that were reserved for this actor."""
+    from ray.util import get_current_placement_group, remove_placement_group
+
+    group = get_current_placement_group()
+    if group is not None:
+        remove_placement_group(group)
 
 
 class Demand:
@@ -234,6 +291,8 @@ def run_at_once(environment: Mapping[str, str], settings: bytes, job: Job, input
         return f"{host_name()} has another environment than the driver: {'; '.join(found)}."
     own: WorkerSettings = pickle.loads(settings)
     own.enter()
+    if refusal := own.refusal():
+        return refusal
     events: list[tuple[str, Event]] = []
     context = JobContext(
         device="cpu", cache=own.cache, emit=lambda event: events.append((job.key, event)), limits=own.limits

@@ -71,7 +71,11 @@ def connect(settings: RaySettings, namespace: str) -> bool:
         ) from error
     except RuntimeError as error:
         if "ersion" not in str(error):
-            raise
+            text = " ".join(str(error).split())
+            raise UsageError(
+                f"Ray at {settings.address or 'this machine'} cannot be joined: {text}",
+                hint="The driver must run on a node of the cluster (docs/cluster.md).",
+            ) from error
         raise UsageError(
             f"The Ray cluster at {settings.address} is of another version. {' '.join(str(error).split())}",
             hint="Install the same Ray and Python here and there (requirements/cluster.txt).",

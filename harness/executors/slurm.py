@@ -65,7 +65,7 @@ class SlurmTimes:
         refusal: Of sbatch's refusing more workers while there are none, after it has given some.
     """
 
-    look: float = 0.2
+    look: float = 0.5
     beat: float = 5.0
     lost: float = 240.0
     states: float = 30.0
@@ -576,7 +576,8 @@ class SlurmExecutor:
     def _open(self, gpus: int) -> _Lane:
         one, worker = self._settings, self._worker
         resources = {"kind": self._kind, "gpus": gpus, "cpus": one.cpus, "memory": one.memory}
-        process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "libraries": worker.libraries}
+        process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "offline": worker.offline}
+        process |= {"libraries": worker.libraries}
         name = digest({**resources, **process, "environment": dict(worker.environment)})[:16]
         task = QueueWorker(
             settings=worker,

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ray_jobs
+from harness.context import WorkerLimits
 from harness.errors import UsageError
 from harness.execute import Driver
 from harness.executors.executor import Executor
@@ -26,7 +27,7 @@ from harness.executors.ray_actor import Demand, Shape
 from harness.executors.settings import RaySettings, executor_settings
 from harness.jobs import Resources
 from harness.store import Store
-from queued_jobs import begun, plan, records, worker_settings
+from queued_jobs import begun, done, ended, plan, records, worker_settings
 from ray_nodes import RayNodes
 
 SUPPORT = Path(ray_jobs.__file__).parent
@@ -95,9 +96,9 @@ def test_the_room_of_a_shape() -> None:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
-    """Three nodes with a core each; their workers find the modules of tests."""
+    """Three nodes with two cores each; their workers find the modules of tests."""
     os.environ["PYTHONPATH"] = os.pathsep.join((str(SUPPORT), str(Path.cwd())))
-    with RayNodes(Path(f"/tmp/r{os.getpid()}")) as made:
+    with RayNodes(Path(f"/tmp/r{os.getpid()}"), cpus=2) as made:
         yield made
     del os.environ["PYTHONPATH"]
 
@@ -109,7 +110,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
         ({"environment": {**environment(), "torch": "1.0"}}, {}, "torch 2"),
         ({"folders": (Path("/not/there"),)}, {}, "does not see /not/there"),
         ({}, {"memory": 2**50}, "no node of the cluster has that"),
-        ({}, {"devices": 2}, "no node of the cluster has that"),
+        ({}, {"devices": 3}, "no node of the cluster has that"),
+        ({"limits": WorkerLimits(remote="nothing://there")}, {}, "No worker starts on the cluster"),
     ],
 )
 def test_what_no_node_can_do_is_refused(
@@ -136,6 +138,24 @@ def serial(folder: Path, tasks: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+def test_jobs_of_every_shape_take_turns(tmp_path: Path, nodes: RayNodes) -> None:
+    """Jobs that have two devices to themselves, two amounts of memory, and jobs of a moment, on six cores."""
+    takes = [
+        Resources(memory=2**30),
+        Resources(devices=2, memory=2**30),
+        Resources(memory=3 * 2**30),
+        Resources(needs_device=False),
+    ]
+    planned = plan(tmp_path / "run", 20, seconds=0.05)
+    jobs = [replace(job, resources=takes[number % 4]) for number, job in enumerate(planned.jobs)]
+    (tmp_path / "run").mkdir()
+    made = ray_jobs.driver(tmp_path / "run", replace(planned, jobs=tuple(jobs)), nodes.address)
+    assert done(made.run())
+    assert set(ended(tmp_path / "run").values()) == {1}
+    assert records(tmp_path / "run") == serial(tmp_path / "whole", 20)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes: RayNodes) -> None:
     """Four nodes and two drivers; the records are those of a serial run, and no process is left."""
@@ -144,10 +164,12 @@ def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes:
     chance = random.Random(0)
     broken.mkdir()
     driver = subprocess.Popen(command)
+    kills = 0
     for what in ("node", "driver", "node", "driver", "node", "node"):
         time.sleep(chance.uniform(3, 6))
         if driver.poll() is not None:
             break
+        kills += 1
         if what == "node":
             nodes.kill(chance)
             nodes.add()
@@ -156,5 +178,6 @@ def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes:
             driver.wait()
             driver = subprocess.Popen(command)
     assert driver.wait(200) == 0
+    assert kills >= 4  # both drivers among them
     assert records(broken) == serial(whole, tasks)
     assert [line for line in nodes.left() if "ray_jobs" in line or "spawn" in line] == []
