@@ -207,7 +207,7 @@ class RayWorker:
                 worker.cancel()
                 self._running, self._cancelled = "", False
         if not worker.free:
-            self._keep(worker.poll(0.1))
+            self._keep(worker.poll(0.5))
 
     def _fail_all(self, error: Exception) -> None:
         """End every job with an error of this machine, such as a full disk, and take no more."""
