@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 import time
 from collections import deque
@@ -119,6 +120,7 @@ class RayWorker:
         if not places:
             self._refusal = f"{host_name()} has a worker for a GPU and no GPU for it (CUDA_VISIBLE_DEVICES)."
         if not self._refusal:
+            _hide_main_script()
             self._thread = threading.Thread(
                 target=self._serve, args=(NodeWorker(own, places),), name="jobs", daemon=True
             )
@@ -249,6 +251,11 @@ class RayWorker:
             worker.close()
             _leave_group()
             os._exit(0)
+
+
+def _hide_main_script() -> None:
+    """Keep Ray's own script out of the processes of jobs, which its import would slow down."""
+    sys.modules["__main__"].__file__ = None
 
 
 def _leave_group() -> None:

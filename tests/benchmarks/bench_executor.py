@@ -1,10 +1,10 @@
 """What executors cost: long jobs through Ray and in local processes, and many short jobs through either.
 
     export PYTHONPATH=tests/support:tests/benchmarks
-    python tests/benchmarks/bench_executor.py overhead [--jobs 8] [--seconds 10] [--repeats 3]
+    python tests/benchmarks/bench_executor.py overhead [--jobs 8] [--seconds 10] [--repeats 3] [--workers 2]
     python tests/benchmarks/bench_executor.py rate [--jobs 10000] [--seconds 0.01] [--executor ray]
 
-`overhead` runs the same jobs, each a fixed piece of work of about so many seconds on a core, by two workers
+`overhead` runs the same jobs, each a fixed piece of work of about so many seconds on a core, by workers
 each way in turn, and compares the medians of the time from the first job's begin to the last one's end.
 `rate` runs jobs that sleep, every second of which leaves a record, and prints jobs a second and the memory
 of the driver.
@@ -63,25 +63,27 @@ def steps_of(seconds: float) -> int:
     return round(2_000_000 * seconds / (time.perf_counter() - began))
 
 
-def driver(root: Path, planned: Plan, kind: str, listeners: Listeners | None = None) -> Driver:
-    """A driver with two workers of a core each, or so many as Ray makes on this machine."""
+def driver(
+    root: Path, planned: Plan, kind: str, listeners: Listeners | None = None, workers: int = 2
+) -> Driver:
+    """A driver with so many workers of a core each."""
     store, limits = Store(root / "results"), WorkerLimits(threads=1)
     store.prepare()
 
     def opened(listener: Listener) -> Executor:
         if kind == "local":
             return LocalExecutor(
-                ("cpu", "cpu"), cache=root / "cache", listener=listener, limits=limits, libraries=()
+                (*["cpu"] * workers,), cache=root / "cache", listener=listener, limits=limits, libraries=()
             )
         worker = WorkerSettings(cache=root / "cache", folders=(store.root,), limits=limits, libraries=())
-        return RayExecutor(RaySettings(), worker=worker, results=store.root, kind="cpu").begin(
+        return RayExecutor(RaySettings(workers=workers), worker=worker, results=store.root, kind="cpu").begin(
             listener, planned.jobs
         )
 
     return Driver(planned, store=store, cache=root / "cache", open_executor=opened, listeners=listeners)
 
 
-def makespan(jobs: int, steps: int, kind: str) -> float:
+def makespan(jobs: int, steps: int, kind: str, workers: int) -> float:
     """The seconds from the first job's begin to the last one's end."""
     times: list[float] = []
     listeners = Listeners(event=lambda _job, event: times.append(float(event.text)))
@@ -89,7 +91,7 @@ def makespan(jobs: int, steps: int, kind: str) -> float:
         Job(key=f"{number}", kind="encode", label=str(number), work=Burn(steps)) for number in range(jobs)
     )
     with tempfile.TemporaryDirectory() as root:
-        driver(Path(root), Plan(cells=(), jobs=many, keys={}), kind, listeners).train()
+        driver(Path(root), Plan(cells=(), jobs=many, keys={}), kind, listeners, workers).train()
     return max(times) - min(times)
 
 
@@ -99,7 +101,7 @@ def overhead(given: argparse.Namespace) -> None:
     found: dict[str, list[float]] = {"local": [], "ray": []}
     for _ in range(given.repeats):
         for kind, times in found.items():
-            times.append(makespan(given.jobs, steps, kind))
+            times.append(makespan(given.jobs, steps, kind, given.workers))
             print(f"{kind}: {given.jobs} jobs in {times[-1]:.1f} s", flush=True)
     local, ray = (statistics.median(found[kind]) for kind in ("local", "ray"))
     print(f"median local {local:.1f} s, ray {ray:.1f} s: {100 * (ray / local - 1):+.1f} %")
@@ -131,6 +133,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2, help="of overhead")
     parser.add_argument("--executor", choices=("local", "ray"), default="ray")
     given = parser.parse_args()
     if given.what == "overhead":
