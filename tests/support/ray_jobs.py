@@ -6,14 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from queued_jobs import done, plan, worker_settings
-
 from harness.execute import Driver
 from harness.executors.executor import Executor, Listener
 from harness.executors.ray import RayExecutor
 from harness.executors.settings import RaySettings
 from harness.plan import Plan
 from harness.store import Store
+from queued_jobs import done, plan, worker_settings
 
 
 def driver(folder: Path, planned: Plan, address: str = "", **settings: Any) -> Driver:
