@@ -13,7 +13,7 @@ from typing import Literal
 
 from harness import files
 from harness.context import Event, WorkerLimits
-from harness.errors import DivergenceError, StoreError
+from harness.errors import DivergenceError, HarnessError, StoreError
 from harness.executors.executor import Cause, Executor, Failure, Finished, Listener, OpenExecutor
 from harness.executors.local import LocalExecutor
 from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
@@ -240,13 +240,17 @@ class Driver:
             self._log = RunLog(
                 self._store.root / "runs", jobs=self.plan.jobs, known=self.plan.known, executor=executor.name
             )
+            reason = ""
             try:
                 self._drive(executor, ends)
+            except HarnessError as error:
+                reason = error.message
+                raise
             finally:
                 try:
                     opened.close()
                 finally:
-                    self._log.close(self._closing())
+                    self._log.close("failed" if reason else self._closing(), reason)
 
     def _drive(self, executor: Executor, ends: float | None) -> None:
         """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""

@@ -129,13 +129,15 @@ class RunningJob(DocumentPart):
 class Heartbeat(DocumentPart):
     """The state of a run: a counter that grows while it lives, jobs by kind and state, and what runs where.
 
-    `ended` is empty until the run ends. `elsewhere` are the jobs whose work another process has claimed.
+    `ended` is empty until the run ends, `reason` is what ended it before its jobs did. `elsewhere` are the
+    jobs whose work another process has claimed.
     """
 
     schema_version: int = Field(default=1, alias="schema")
     beat: int
     seconds: float
     ended: Closing | Literal[""] = ""
+    reason: str = ""
     counts: Mapping[str, Mapping[str, int]] = {}
     running: tuple[RunningJob, ...] = ()
     elsewhere: tuple[int, ...] = ()
@@ -236,7 +238,7 @@ class RunLog:
         self._running: dict[int, _Progress] = {}
         self._elsewhere: set[int] = set()
         self._nodes: tuple[Node, ...] = ()
-        self._beat, self._ended = 0, ""
+        self._beat, self._ended, self._reason = 0, "", ""
         self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
         self.folder = _new_folder(folder)
         header = _header(jobs, known, executor=executor, command=command)
@@ -294,11 +296,11 @@ class RunLog:
         with self._lock:
             self._nodes = tuple(nodes)
 
-    def close(self, how: Closing) -> None:
-        """Write the last heartbeat."""
+    def close(self, how: Closing, reason: str = "") -> None:
+        """Write the last heartbeat, with what ended the run before its jobs did."""
         if self._ended:
             return
-        self._ended = how
+        self._ended, self._reason = how, reason
         self._stop.set()
         self._thread.join(timeout=10)
         self._write_heartbeat()
@@ -360,6 +362,7 @@ class RunLog:
             "beat": self._beat,
             "seconds": self._now(),
             "ended": self._ended,
+            "reason": self._reason,
             "counts": counts,
             "running": [asdict(one) for one in self._running.values()],
             "elsewhere": sorted(self._elsewhere),

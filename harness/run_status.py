@@ -154,6 +154,7 @@ class RunStatus:
         nodes: The nodes of a cluster.
         cost: What it has cost so far.
         left: The time left; None where nothing is known, or the run is over.
+        reason: What ended the run before its jobs did; empty where nothing has.
     """
 
     name: str
@@ -172,6 +173,7 @@ class RunStatus:
     nodes: tuple[Node, ...]
     cost: Cost
     left: TimeLeft | None
+    reason: str = ""
 
     def count(self, *states: str) -> int:
         """The number of jobs in some states."""
@@ -327,6 +329,7 @@ class _Log:
             nodes=self.heartbeat.nodes,
             cost=_cost(self.attempts),
             left=self._left() if state == "running" else None,
+            reason=self.heartbeat.reason,
         )
 
     def _state(self, age: float | None, beating: bool | None) -> RunState:
@@ -402,6 +405,9 @@ class _Log:
                 yield Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
 
     def _left(self) -> TimeLeft | None:
+        """The time left; None where nothing runs, as the open jobs wait for who knows how long."""
+        if not self.heartbeat.running and any(state == "waiting" for state in self.states):
+            return None
         last = {one.job: one for one in self.attempts}
         progress = {one.job: one for one in self.heartbeat.running}
         work = [

@@ -14,7 +14,6 @@ import click
 
 from harness import paths
 from harness.commands import options
-from harness.errors import UsageError
 from harness.progress import duration_text
 from harness.run_log import nodes_text
 from harness.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
@@ -74,8 +73,10 @@ STYLES = {
     "every",
     type=click.FloatRange(min=0.5),
     default=None,
-    metavar="SECONDS",
-    help="Look again so often, until Ctrl-C.",
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Look again every so many seconds (2 if nothing is said), until Ctrl-C.",
 )
 @options.as_json
 def command(results: Path | None, everything: bool, every: float | None, as_json: bool) -> int:
@@ -84,8 +85,6 @@ def command(results: Path | None, everything: bool, every: float | None, as_json
     It reads the logs that runs write there, and may be typed on any machine that sees the folder. Ends
     with 0, whatever became of the runs.
     """
-    if results is not None and not results.is_dir():
-        raise UsageError(f"There is no folder {results}.", hint="See --results.")
     folder = paths.results_folder(results)
     if every is None:
         _show(folder, everything, as_json=as_json)
@@ -101,6 +100,8 @@ def command(results: Path | None, everything: bool, every: float | None, as_json
 def _show(folder: Path, everything: bool, *, as_json: bool, redraw: bool = False) -> None:
     """Print the chosen runs once; on a terminal in place of what was there."""
     chosen = read_runs(folder / "runs", over=None if everything else 1)
+    if not everything:
+        chosen = [run for number, run in enumerate(chosen) if not _goes_on(run, chosen[:number])]
     chosen.sort(key=lambda run: run.state != "running")
     if as_json:
         document = {"schema": SCHEMA, "results": str(folder), "runs": [run.to_json() for run in chosen]}
@@ -117,6 +118,11 @@ def _show(folder: Path, everything: bool, *, as_json: bool, redraw: bool = False
     sys.stdout.flush()
 
 
+def _goes_on(run: RunStatus, newer: Sequence[RunStatus]) -> bool:
+    """Whether a run that did not come to its end was begun again by the same command."""
+    return run.state in ("dead", "stopped") and any(one.command == run.command for one in newer)
+
+
 def _fitting(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
     """The first lines that fit on a terminal, which wraps long ones; colours take no room."""
     for line in lines:
@@ -128,8 +134,9 @@ def _fitting(lines: Sequence[str], width: int, height: int) -> Iterator[str]:
 
 def _print(runs: Sequence[RunStatus], folder: Path, out: Console, everything: bool) -> None:
     if not any(run.state == "running" for run in runs):
+        there = "" if folder.is_dir() else ", which is not there"
         last = "; the last one:" if len(runs) == 1 else "; the last ones:" if runs else "."
-        out.print(f"No run is under way in {folder}{last}", highlight=False, soft_wrap=True)
+        out.print(f"No run is under way in {folder}{there}{last}", highlight=False, soft_wrap=True)
     if not runs:
         out.print("Start one: harness run --model MODEL --suite SUITE", highlight=False, soft_wrap=True)
     for number, run in enumerate(runs):
@@ -161,13 +168,18 @@ def _headlines(run: RunStatus) -> Iterator[Text]:
     from rich.text import Text
 
     state = "RUNNING for" if run.state == "running" else f"{run.state.upper()} after"
-    told = {"running": f", {_left_text(run)}", "dead": _death_text(run)}.get(run.state, _over_text(run))
+    broken = run.state in ("dead", "stopped")
+    told = f", {_left_text(run)}" if run.state == "running" else _over_text(run)
+    told = _broken_text(run) if broken else told
     yield Text.assemble((f"{state} {_rough(run.seconds)}", STYLES[run.state]), (told, "bold"))
+    if run.reason:
+        yield Text(f"  {run.reason}", style="bold red")
     if run.command:
-        yield Text(f"  {run.command}", style="bold" if run.state == "dead" else "dim")
+        yield Text(f"  {run.command}", style="bold" if broken else "dim")
     total = sum(sum(states.values()) for states in run.counts.values())
     parts = [f"{run.count('done', 'shared', 'known'):,} of {total:,} jobs done"]
-    for state, words in (("running", "under way"), ("waiting", "waiting")):
+    under_way = "under way" if run.state == "running" else "were under way"
+    for state, words in (("running", under_way), ("waiting", "waiting")):
         parts += [f"{run.count(state):,} {words}"] if run.count(state) else []
     text = Text("  " + ", ".join(parts))
     for state, words in (("failed", "failed"), ("skipped", "skipped for that")):
@@ -177,15 +189,16 @@ def _headlines(run: RunStatus) -> Iterator[Text]:
 
 def _left_text(run: RunStatus) -> str:
     if run.left is None:
-        return "time left unknown until a job has ended"
+        return "time left unknown"
     low, high = _rough(run.left.low), _rough(run.left.high)
     return f"about {_rough(run.left.seconds)} left (80 %: {low} to {high})"
 
 
-def _death_text(run: RunStatus) -> str:
-    """Since when the driver is silent, and how to go on."""
-    silent = "" if run.age is None else f" {_rough(run.age)} ago"
-    return f": its driver died{silent}. What was finished is kept; to go on type"
+def _broken_text(run: RunStatus) -> str:
+    """Since when the driver is silent or has stopped, and how to go on."""
+    ago = "" if run.age is None else f" {_rough(run.age)} ago"
+    what = f": its driver died{ago}" if run.state == "dead" else f",{ago}"
+    return f"{what}. What was finished is kept; to go on type"
 
 
 def _over_text(run: RunStatus) -> str:
@@ -284,7 +297,7 @@ def _print_running(run: RunStatus, out: Console, rows: int) -> None:
 
     if not run.running:
         return
-    table = Table("was under way" if run.state == "dead" else "under way", "where", "for", "how far")
+    table = Table("under way" if run.state == "running" else "was under way", "where", "for", "how far")
     table.columns[2].justify = "right"
     for job in run.running[:rows]:
         where = " ".join(filter(None, (job.node, ",".join(job.devices))))

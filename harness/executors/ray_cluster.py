@@ -63,7 +63,14 @@ def connect(settings: RaySettings, namespace: str) -> bool:
     try:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
-        raise _no_cluster(settings.address, str(error)) from error
+        if settings.address in ("", "auto"):
+            raise _no_cluster(settings.address, str(error)) from error
+        raise UsageError(
+            f"{settings.address} answers, and this machine cannot join it as a Ray cluster: "
+            f"{str(error).rstrip('.')}.",
+            hint="Where ~/.ray/auth_token is, Ray asks for it: set RAY_AUTH_MODE=token, with one file on all "
+            "machines, or type ray:auto on a node (docs/cluster.md).",
+        ) from error
     except ray.exceptions.AuthenticationError as error:
         raise UsageError(
             f"The Ray cluster at {settings.address} asks for a token that this machine does not give.",

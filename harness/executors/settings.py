@@ -37,6 +37,7 @@ class RaySettings:
         Raises:
             UsageError: There is no such setting, or it cannot have this value.
         """
+        text = f"{RAY}:{text}" if text.startswith("//") else text  # --executor ray://HOST:PORT
         parts = [part.strip() for part in text.split(",") if part.strip()]
         address = parts.pop(0) if parts and "=" not in parts[0] else ""
         given = _pairs(RAY, parts)

@@ -644,7 +644,7 @@ def _require_slurm() -> None:
     missing = [name for name in _COMMANDS if shutil.which(name) is None]
     if missing:
         raise UsageError(
-            f"There is no Slurm in reach: {', '.join(missing)} was looked for and is not on the PATH.",
+            f"There is no Slurm in reach: not on the PATH: {', '.join(missing)}.",
             hint="Run this on a login node of the cluster, or leave out --executor to use this machine.",
         )
     done = _run(["sacct", "--noheader", "--jobs=1", "--format=JobID"])

@@ -1,14 +1,16 @@
-"""A driver on this machine whose clock is wrong: `python shifted_driver.py FOLDER TASKS SECONDS SHIFT`."""
+"""A driver on this machine, FOLDER TASKS SECONDS, whose clock is wrong by TEST_CLOCK_SHIFT seconds."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
 
 _now = time.time
-_shift = float(sys.argv[4])
-time.time = lambda: _now() + _shift  # before anything reads it
+_shift = float(os.environ.get("TEST_CLOCK_SHIFT", "0"))
+if _shift:
+    time.time = lambda: _now() + _shift  # before anything reads it
 
 from harness.context import WorkerLimits  # noqa: E402
 from harness.execute import Driver  # noqa: E402
