@@ -160,13 +160,13 @@ def test_jobs_of_every_shape_take_turns(tmp_path: Path, nodes: RayNodes) -> None
 def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes: RayNodes) -> None:
     """Four nodes and two drivers; the records are those of a serial run, and no process is left."""
     whole, broken, tasks = tmp_path / "whole", tmp_path / "broken", 60
-    command = [sys.executable, ray_jobs.__file__, str(broken), str(tasks), "0.3", nodes.address]
+    command = [sys.executable, ray_jobs.__file__, str(broken), str(tasks), "1.2", nodes.address]
     chance = random.Random(0)
     broken.mkdir()
     driver = subprocess.Popen(command)
     kills = 0
     for what in ("node", "driver", "node", "driver", "node", "node"):
-        time.sleep(chance.uniform(3, 6))
+        time.sleep(chance.uniform(2, 4))
         if driver.poll() is not None:
             break
         kills += 1
