@@ -27,7 +27,7 @@ from harness.executors.ray_actor import Demand, Shape
 from harness.executors.settings import RaySettings, executor_settings
 from harness.jobs import Resources
 from harness.store import Store
-from queued_jobs import begun, done, ended, plan, records, worker_settings
+from queued_jobs import begun, done, ended, plan, records, wait, worker_settings
 from ray_nodes import RayNodes
 
 SUPPORT = Path(ray_jobs.__file__).parent
@@ -180,4 +180,4 @@ def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes:
     assert driver.wait(200) == 0
     assert kills >= 4  # both drivers among them
     assert records(broken) == serial(whole, tasks)
-    assert [line for line in nodes.left() if "ray_jobs" in line or "spawn" in line] == []
+    wait(lambda: not [line for line in nodes.left() if "ray_jobs" in line or "spawn" in line])
