@@ -320,7 +320,7 @@ def test_a_model_that_does_not_load_as_it_should_has_no_record(
     assert said in captured.out + captured.err
     assert "Traceback" not in captured.out + captured.err
     assert not (tmp_path / "trace").exists()
-    assert list((tmp_path / "r").rglob("*.json")) == []
+    assert list((tmp_path / "r" / "records").rglob("*.json")) == []
 
 
 def test_a_near_miss_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,8 @@ from harness.cli import invoke
 from harness.context import Event, JobContext, WorkerLimits
 from harness.errors import NewerSchemaError, StoreError, UsageError
 from harness.execute import Driver
+from harness.executors.executor import Executor, Listener
+from harness.executors.local import LocalExecutor
 from harness.jobs import with_weights
 from harness.model_store import ModelStore
 from harness.plan import Plan
@@ -541,8 +543,12 @@ def test_a_second_machine_finds_the_scores_of_the_first(
     def run(name: str, planned: Plan | None = None) -> list[str]:
         store = Store(tmp_path / name / "r", remote)
         planned = planned or plan(store)
-        limits = WorkerLimits(remote=remote.url)
-        return [one.how for one in Driver(planned, store=store, cache=tmp_path / name, limits=limits).run()]
+        limits, cache = WorkerLimits(remote=remote.url), tmp_path / name
+
+        def opened(listener: Listener) -> Executor:
+            return LocalExecutor(("cpu",), cache=cache, listener=listener, limits=limits)
+
+        return [one.how for one in Driver(planned, store=store, cache=cache, open_executor=opened).run()]
 
     def plan(store: Store) -> Plan:
         model = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
