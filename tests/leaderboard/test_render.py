@@ -148,7 +148,7 @@ NOT_COMPARABLE = {
     "part": "part", "other": "other revision", "leak": "trained on", "bad": "impossible", "failed": "failed",
     "reported": "reported", "chosen": "chosen", "seeds": "some seeds", "own": "own data",
     "changed": "changed settings", "selected": "selected", "texts": "trained on texts",
-    "apart": "not comparable",
+    "apart": "not comparable", "approximate": "approximate search",
 }  # fmt: skip
 
 
