@@ -18,7 +18,7 @@ from harness.encoder.model_settings import vector_size
 from harness.encoding import Encoding, Ranking, Settings
 from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
-from harness.executors.executor import Executor, Failure, Listener, OpenExecutor
+from harness.executors.executor import SHARE, Executor, Failure, Listener, OpenExecutor, runs_that_fit
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.executors.node import WorkerSettings
 from harness.executors.settings import RaySettings, SlurmSettings, executor_settings
@@ -348,7 +348,10 @@ def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
         )
     limits = replace(_limits(prepared), threads=places.threads)
     most = len(set(places.devices))
-    opened = functools.partial(_open_local, places.devices, prepared.cache, limits)
+
+    def opened(listener: Listener) -> Executor:
+        return LocalExecutor(places.devices, cache=prepared.cache, listener=listener, limits=limits)
+
     return _with_devices(plan, most, most), opened
 
 
@@ -436,10 +439,6 @@ def _with_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
     return replace(plan, jobs=tuple(jobs))
 
 
-def _open_local(devices: Sequence[str], cache: Path, limits: WorkerLimits, listener: Listener) -> Executor:
-    return LocalExecutor(devices, cache=cache, listener=listener, limits=limits)
-
-
 def _weight_bytes(one: ConfiguredModel) -> int:
     if one.ranks:
         return 0
@@ -471,9 +470,6 @@ def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Jo
         backbone = starts[backbone.key]
     return replace(job, resources=replace(job.resources, devices=spec.recipe.devices(most, backbone)))
 
-
-SHARE = 0.9
-"""The share of a device's free memory that may be used."""
 
 PER_WEIGHT = 6
 """A CPU run's memory in units of its weights: weights, gradients, two moments, and temporary values."""
@@ -531,20 +527,11 @@ def _fitting(
         import psutil
 
         room = psutil.virtual_memory().available * SHARE
-        return _fit(room, PER_WEIGHT * weights + PROCESS, most=free_cores)
+        return min(free_cores, runs_that_fit(room, PER_WEIGHT * weights + PROCESS))
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
     measured = _measured(devices[0], runs, recipe, cache)
-    return 1 if measured is None else _fit(measured[0] * SHARE, measured[1], most=free_cores)
-
-
-def _fit(room: float, need: float, *, most: int) -> int:
-    """The number of runs that fit into the memory, at least one.
-
-    >>> _fit(80e9, 12e9, most=16), _fit(80e9, 12e9, most=4), _fit(8e9, 12e9, most=4)
-    (6, 4, 1)
-    """
-    return max(1, min(most, int(room // need)))
+    return 1 if measured is None else min(free_cores, runs_that_fit(measured[0] * SHARE, measured[1]))
 
 
 def _measured(

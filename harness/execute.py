@@ -33,11 +33,11 @@ _OPEN = ("waiting", "running")
 PATIENCE = 0.5
 """Seconds between two checks of work that another driver has claimed."""
 
+REMOTE_PATIENCE = 5.0
+"""The same where each check is a request to object storage."""
+
 NODES = 2.0
 """Seconds between two looks at the nodes of a cluster."""
-
-REMOTE_PATIENCE = 5.0
-"""The same where each look is a request to object storage."""
 
 WON = 4
 """The claims that are taken each time from drivers that are gone."""
@@ -50,7 +50,7 @@ RETRIES: Mapping[Cause, int] = {"job": 0, "memory": 2, "node": 8}
 
 
 class _Queue:
-    """The jobs of a plan that can begin, in the order of their priority and of the plan, by lanes.
+    """The jobs of a plan that can begin, in the order of the plan, by lanes.
 
     A job can begin when those whose output it reads are done.
     """
@@ -60,7 +60,7 @@ class _Queue:
         self._first: frozenset[str] = frozenset()
         self._jobs = {job.key: job for job in jobs}
         self._places = {key: place for place, key in enumerate(self._jobs)}
-        self._lanes: dict[str, list[tuple[bool, int, int, str]]] = {}
+        self._lanes: dict[str, list[tuple[bool, int, str]]] = {}
         self._missing = {
             key: {name for name in job.inputs if name not in done} for key, job in self._jobs.items()
         }
@@ -91,7 +91,7 @@ class _Queue:
 
     def push(self, job: Job) -> None:
         """Take a job that can begin."""
-        place = (job.key not in self._first, -job.priority, self._places[job.key], job.key)
+        place = (job.key not in self._first, self._places[job.key], job.key)
         heapq.heappush(self._lanes.setdefault(self._lane(job), []), place)
 
     def first(self, lane: str) -> Job | None:

@@ -86,9 +86,9 @@ class Job:
 
     `inputs` are the keys of the jobs whose output it reads. `claim` is the key by which processes share work:
     jobs of one claim run in one process. A job with a `place` makes the record of its own key; if that record
-    exists, the job is done. `resources` are what it takes while it runs; of two jobs that are ready the one
-    with the higher `priority` begins first. Its batches were halved `halvings` times for lack of memory. A
-    `member` is the value of a sweep for which the job works, and its model is one of several.
+    exists, the job is done. `resources` are what it takes while it runs. Its batches were halved
+    `halvings` times for lack of memory. A `member` is the value of a sweep for which the job works, and its
+    model is one of several.
     """
 
     key: str
@@ -99,7 +99,6 @@ class Job:
     claim: str | None = None
     place: Place | None = None
     resources: Resources = Resources()
-    priority: int = 0
     halvings: int = 0
     member: str = ""
 

@@ -68,15 +68,16 @@ def _source() -> str:
     return found.hexdigest()[:12]
 
 
-def differences(driver: Mapping[str, str]) -> list[str]:
-    """What differs here from the driver's environment, e.g. "torch 2.10.0 instead of 2.11.0"."""
+def other_environment(driver: Mapping[str, str]) -> str:
+    """What differs here from the driver's environment, as a sentence; empty where nothing does."""
     mine = environment()
     names = [*driver, *(name for name in mine if name not in driver)]
-    return [
+    found = [
         f"{name} {mine.get(name, 'not there')} instead of {driver.get(name, 'not there')}"
         for name in names
         if mine.get(name) != driver.get(name)
     ]
+    return f"{host_name()} has another environment than the driver: {'; '.join(found)}." if found else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +110,8 @@ class WorkerSettings:
     def refusal(self) -> str:
         """Why this machine cannot run jobs for the driver; empty where it can."""
         here = host_name()
-        if found := differences(self.environment):
-            return f"{here} has another environment than the driver: {'; '.join(found)}."
+        if other := other_environment(self.environment):
+            return other
         for folder in self.folders:
             if not folder.is_dir() and self.limits.remote is None:
                 return f"{here} does not see {folder}."
@@ -219,3 +220,11 @@ def visible_devices() -> tuple[str, ...]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     count = len([name for name in given.split(",") if name.strip()])
     return tuple(f"cuda:{number}" for number in range(count))
+
+
+def missing_devices(needed: int) -> str:
+    """Why this process cannot work on so many GPUs, as a sentence; empty where it can."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = len(visible_devices())
+    few = f"{count} of {needed} GPUs"
+    return f"{host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={given})." if count < needed else ""

@@ -35,7 +35,7 @@ from harness.context import Event
 from harness.errors import StoreError
 from harness.executors.executor import Failure, Finished, Inputs
 from harness.executors.local import host_name
-from harness.executors.node import NodeWorker, WorkerSettings, visible_devices
+from harness.executors.node import NodeWorker, WorkerSettings, missing_devices, visible_devices
 from harness.jobs import Job
 from harness.leases import Leases
 
@@ -448,13 +448,8 @@ class _Loop(threading.Thread):
         self._say(WorkerMessage(kind="end", text=self._stopping or self.outcome))
 
     def _refusal(self) -> str:
-        gpus = sum(device.startswith("cuda") for device in self._devices)
         needed = max(1, self._task.gpus) if self._task.kind == "cuda" else 0
-        if gpus < needed:
-            given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-            few = f"{gpus} of {needed} GPUs"
-            return f"{host_name()} gave a worker {few} (CUDA_VISIBLE_DEVICES={given})."
-        return self._task.settings.refusal()
+        return missing_devices(needed) or self._task.settings.refusal()
 
     def _work(self) -> str:
         busy = time.monotonic()

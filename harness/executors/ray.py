@@ -23,13 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, failed
-from harness.executors.local import LAST_CHECKPOINT
-from harness.executors.node import (
-    News,
-    WorkerSettings,
-    refused,
+from harness.executors.executor import (
+    SHARE,
+    Cause,
+    Failure,
+    Finished,
+    Inputs,
+    Listener,
+    Seat,
+    failed,
+    runs_that_fit,
 )
+from harness.executors.local import LAST_CHECKPOINT
+from harness.executors.node import News, WorkerSettings, refused
 from harness.executors.ray_actor import ORPHANED, Hello, RayWorker, Shape, run_at_once
 from harness.executors.ray_cluster import ClusterDemand, connect, devices_text, node_name
 from harness.executors.settings import RaySettings
@@ -56,9 +62,6 @@ STARTS = 6
 
 EVICTION = 2.0
 """Seconds without work after which an actor gives way to one of another shape."""
-
-SHARE = 0.9
-"""The share of a GPU's memory that may be used."""
 
 _LEFT = (1, 4)
 """Ray's numbers for nodes that have left by themselves, or were not needed any more."""
@@ -349,8 +352,7 @@ class RayExecutor:
             self._drop(actor)
         with contextlib.suppress(Exception):
             self._ask_for({})
-        if self._started:
-            self._ray.shutdown()
+        self._leave()
 
     def _gives_way(self) -> bool:
         """Whether jobs of a higher priority wait on the cluster, for which idle actors then end."""
@@ -668,7 +670,7 @@ def _share_of_gpu(measured: Mapping[str, float | None]) -> float:
     peak, whole = measured.get("peak_bytes"), measured.get("device_bytes")
     if not peak or not whole:
         return 1.0
-    return math.floor(10_000 / max(1, int(whole * SHARE // peak))) / 10_000
+    return math.floor(10_000 / runs_that_fit(whole * SHARE, peak)) / 10_000
 
 
 def _last_line(error: Exception) -> str:

@@ -20,8 +20,9 @@ from harness.executors.node import (
     News,
     NodeWorker,
     WorkerSettings,
-    differences,
     merged,
+    missing_devices,
+    other_environment,
     visible_devices,
 )
 from harness.jobs import Job
@@ -108,22 +109,15 @@ class RayWorker:
         self._heard = time.monotonic()
         self._closed = False
         self._thread: threading.Thread | None = None
-        found = differences(environment)
-        self._refusal = (
-            f"{host_name()} has another environment than the driver: {'; '.join(found)}." if found else ""
-        )
-        if not self._refusal:
-            own: WorkerSettings = pickle.loads(settings)
-            own.enter()
-            self._refusal = own.refusal()
-        places = ("cpu",) * devices if kind == "cpu" else visible_devices()
-        if not places:
-            self._refusal = f"{host_name()} has a worker for a GPU and no GPU for it (CUDA_VISIBLE_DEVICES)."
-        if not self._refusal:
+        self._refusal = missing_devices(1 if kind == "cuda" else 0)
+        opened = _opened(environment, settings)
+        if isinstance(opened, str):
+            self._refusal = opened
+        elif not self._refusal:
             _hide_main_script()
-            self._thread = threading.Thread(
-                target=self._serve, args=(NodeWorker(own, places),), name="jobs", daemon=True
-            )
+            places = ("cpu",) * devices if kind == "cpu" else visible_devices()
+            worker = NodeWorker(opened, places)
+            self._thread = threading.Thread(target=self._serve, args=(worker,), name="jobs", daemon=True)
             self._thread.start()
 
     def hello(self) -> Hello:
@@ -253,6 +247,18 @@ class RayWorker:
             os._exit(0)
 
 
+def _opened(environment: Mapping[str, str], settings: bytes) -> WorkerSettings | str:
+    """The settings of a worker, in whose directory this process is then, or why it cannot work here.
+
+    In another environment they might not even be read.
+    """
+    if other := other_environment(environment):
+        return other
+    own: WorkerSettings = pickle.loads(settings)
+    own.enter()
+    return own.refusal() or own
+
+
 def _hide_main_script() -> None:
     """Keep Ray's own script out of the processes of jobs, which its import would slow down."""
     sys.modules["__main__"].__file__ = None
@@ -293,13 +299,9 @@ class Demand:
 
 def run_at_once(environment: Mapping[str, str], settings: bytes, job: Job, inputs: Inputs) -> Any:
     """The task: run a job of a moment; gives its events and its end, or why this machine cannot."""
-    found = differences(environment)
-    if found:
-        return f"{host_name()} has another environment than the driver: {'; '.join(found)}."
-    own: WorkerSettings = pickle.loads(settings)
-    own.enter()
-    if refusal := own.refusal():
-        return refusal
+    own = _opened(environment, settings)
+    if isinstance(own, str):
+        return own
     events: list[tuple[str, Event]] = []
     context = JobContext(
         device="cpu", cache=own.cache, emit=lambda event: events.append((job.key, event)), limits=own.limits

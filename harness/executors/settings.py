@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from harness.errors import UsageError, nearest, unknown
 
@@ -41,12 +41,15 @@ class RaySettings:
         parts = [part.strip() for part in text.split(",") if part.strip()]
         address = parts.pop(0) if parts and "=" not in parts[0] else ""
         given = _pairs(RAY, parts)
-        for name in given:
+        for name, value in given.items():
+            if not value:
+                raise UsageError(
+                    f"{name!r} is no setting of {RAY}.", hint="Type NAME=VALUE (docs/cluster.md)."
+                )
             if name != "workers":
                 raise unknown("setting of ray", name, ("workers",), then="Type ray:ADDRESS,workers=N.")
-        return RaySettings(
-            address=address, workers=_whole_number(RAY, "workers", given["workers"]) if given else None
-        )
+        workers = _number(RAY, "workers", given["workers"], int, least=1) if given else None
+        return RaySettings(address=address, workers=workers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,17 +96,12 @@ class SlurmSettings:
         Raises:
             UsageError: There is no such setting, or it cannot have this value.
         """
-        found: dict[str, Any] = {}
-        for pair in filter(None, (part.strip() for part in re.split(r"(?<!\\),", text))):
-            name, _, value = (part.strip().replace("\\,", ",") for part in pair.partition("="))
-            if name in found:
-                raise UsageError(
-                    f"The setting {name} of {SLURM} is given twice.", hint="Leave one of them out."
-                )
-            found[name] = value if name.startswith(_OTHER) else _value(name, value)
-        others = {name: found.pop(name) for name in [*found] if name.startswith(_OTHER)}
+        parts = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text) if part.strip()]
+        given = _pairs(SLURM, parts)
+        own = {name: _value(name, value) for name, value in given.items() if not name.startswith(_OTHER)}
+        others = {name: value for name, value in given.items() if name.startswith(_OTHER)}
         sbatch = tuple((name.removeprefix(_OTHER), value) for name, value in others.items())
-        return SlurmSettings(**found, sbatch=sbatch)
+        return SlurmSettings(**cast(dict[str, Any], own), sbatch=sbatch)
 
 
 _OTHER = "sbatch."
@@ -125,43 +123,40 @@ def _value(name: str, text: str) -> str | int | float:
         )
     if name not in _LEAST:
         return text
-    kind, words = (int, "a whole number") if isinstance(usual[name], int) else (float, "a number")
-    with contextlib.suppress(ValueError, OverflowError):
-        if _LEAST[name] <= (number := kind(text)) < 2**31:
-            return number
-    raise UsageError(
-        f"The setting {name} of {SLURM} cannot be {text!r}.", hint=f"It is {words}, {_LEAST[name]} or more."
-    )
+    return _number(SLURM, name, text, int if isinstance(usual[name], int) else float, least=_LEAST[name])
 
 
 def _pairs(kind: str, parts: list[str]) -> dict[str, str]:
     """Settings of an executor, typed as NAME=VALUE each.
 
     Raises:
-        UsageError: One has no value, or is given twice.
+        UsageError: One is given twice.
     """
     found: dict[str, str] = {}
     for part in parts:
         name, _, value = (text.strip() for text in part.partition("="))
-        if not value:
-            raise UsageError(f"{part!r} is no setting of {kind}.", hint="Type NAME=VALUE (docs/cluster.md).")
         if name in found:
             raise UsageError(f"The setting {name} of {kind} is given twice.", hint="Leave one of them out.")
         found[name] = value
     return found
 
 
-def _whole_number(kind: str, name: str, value: str) -> int:
-    """The value of a setting that is a whole number, 1 or more.
+Number = TypeVar("Number", int, float)
+
+
+def _number(kind: str, name: str, text: str, of: type[Number], *, least: int) -> Number:
+    """The value of a setting that is a number.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is none, or too small.
     """
-    if not (value.isascii() and value.isdigit() and int(value)):
-        raise UsageError(
-            f"The setting {name} of {kind} cannot be {value!r}.", hint="It is a whole number, 1 or more."
-        )
-    return int(value)
+    with contextlib.suppress(ValueError, OverflowError):
+        if least <= (number := of(text)) < 2**31:
+            return number
+    words = "a whole number" if of is int else "a number"
+    raise UsageError(
+        f"The setting {name} of {kind} cannot be {text!r}.", hint=f"It is {words}, {least} or more."
+    )
 
 
 def executor_settings(text: str) -> RaySettings | SlurmSettings | None:
