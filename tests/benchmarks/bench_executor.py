@@ -1,13 +1,16 @@
 """What executors cost: long jobs through Ray and in local processes, and many short jobs through either.
 
     export PYTHONPATH=tests/support:tests/benchmarks
-    python tests/benchmarks/bench_executor.py overhead [--jobs 8] [--seconds 10] [--repeats 3] [--workers 2]
+    python tests/benchmarks/bench_executor.py overhead [--work layers] [--jobs 4] [--seconds 10] [--rounds 5]
+        [--workers 2]
     python tests/benchmarks/bench_executor.py rate [--jobs 10000] [--seconds 0.01] [--executor ray]
 
-`overhead` runs the same jobs, each a fixed piece of work of about so many seconds on a core, by workers
-each way in turn, and compares the medians of the time from the first job's begin to the last one's end.
-`rate` runs jobs that sleep, every second of which leaves a record, and prints jobs a second and the memory
-of the driver.
+`overhead` runs the same jobs, each a fixed piece of work of about so many seconds on a core, in turn: in
+local processes, in local processes beside a Ray cluster that has nothing to do, and by Ray. It compares the
+time from the first job's begin to the last one's end with the first of the same round, and prints the median
+ratio: what Ray costs by being there, and what it costs to run by it. `--work layers` is the arithmetic of
+an encoder's layer by torch, `--work loop` a loop of Python. `rate` runs jobs that sleep, every second of
+which leaves a record, and prints jobs a second and the memory of the driver.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,39 +32,57 @@ from harness.executors.executor import Executor, Listener
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
+from harness.executors.ray_cluster import connect
 from harness.executors.settings import RaySettings
 from harness.jobs import Job
 from harness.plan import Plan
 from harness.store import Store
 from queued_jobs import plan
 
+WAYS = ("local", "local beside an idle cluster", "ray")
+
 
 @dataclass(frozen=True)
-class Burn:
-    """A job that counts."""
+class Work:
+    """A job that does so many steps on one core."""
 
+    name: str
     steps: int
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
+        WORKS[self.name](1)  # its imports
         context.emit(Event(kind="stage", text=str(time.time())))
-        count(self.steps)
+        WORKS[self.name](self.steps)
         context.emit(Event(kind="stage", text=str(time.time())))
         return {}
 
 
-def count(steps: int) -> int:
-    """Work on one core."""
+def loop(steps: int) -> None:
+    """A loop of Python, a step of which takes about as long as one of `layers`."""
     total = 0
-    for step in range(steps):
+    for step in range(1_000_000 * steps):
         total += step * step
-    return total
 
 
-def steps_of(seconds: float) -> int:
+def layers(steps: int) -> None:
+    """The feed-forward part of BERT-base's layer for 512 tokens."""
+    import torch
+
+    torch.set_num_threads(1)
+    tokens, up, down = torch.ones(512, 768), torch.ones(768, 3072), torch.ones(3072, 768)
+    for _ in range(steps):
+        torch.relu(tokens @ up) @ down
+
+
+WORKS = {"loop": loop, "layers": layers}
+
+
+def steps_of(work: str, seconds: float) -> int:
     """The steps that take about so many seconds."""
+    WORKS[work](1)
     began = time.perf_counter()
-    count(2_000_000)
-    return round(2_000_000 * seconds / (time.perf_counter() - began))
+    WORKS[work](10)
+    return round(10 * seconds / (time.perf_counter() - began))
 
 
 def driver(
@@ -83,28 +105,43 @@ def driver(
     return Driver(planned, store=store, cache=root / "cache", open_executor=opened, listeners=listeners)
 
 
-def makespan(jobs: int, steps: int, kind: str, workers: int) -> float:
+def makespan(given: argparse.Namespace, steps: int, way: str) -> float:
     """The seconds from the first job's begin to the last one's end."""
     times: list[float] = []
     listeners = Listeners(event=lambda _job, event: times.append(float(event.text)))
     many = tuple(
-        Job(key=f"{number}", kind="encode", label=str(number), work=Burn(steps)) for number in range(jobs)
+        Job(key=f"{number}", kind="encode", label=str(number), work=Work(given.work, steps))
+        for number in range(given.jobs)
     )
-    with tempfile.TemporaryDirectory() as root:
-        driver(Path(root), Plan(cells=(), jobs=many, keys={}), kind, listeners, workers).train()
+    with tempfile.TemporaryDirectory() as root, idle_cluster() if way == WAYS[1] else nullcontext():
+        kind = "ray" if way == "ray" else "local"
+        driver(Path(root), Plan(cells=(), jobs=many, keys={}), kind, listeners, given.workers).train()
     return max(times) - min(times)
 
 
+@contextmanager
+def idle_cluster() -> Iterator[None]:
+    """A cluster as the executor starts one, with a process of Ray for each core, and nothing to do."""
+    import ray
+
+    connect(RaySettings(), "idle")
+    time.sleep(5.0)
+    yield
+    ray.shutdown()
+
+
 def overhead(given: argparse.Namespace) -> None:
-    """Print the times of both ways, and by how much Ray takes longer."""
-    steps = steps_of(given.seconds)
-    found: dict[str, list[float]] = {"local": [], "ray": []}
-    for _ in range(given.repeats):
-        for kind, times in found.items():
-            times.append(makespan(given.jobs, steps, kind, given.workers))
-            print(f"{kind}: {given.jobs} jobs in {times[-1]:.1f} s", flush=True)
-    local, ray = (statistics.median(found[kind]) for kind in ("local", "ray"))
-    print(f"median local {local:.1f} s, ray {ray:.1f} s: {100 * (ray / local - 1):+.1f} %")
+    """Print the times of all ways, and by how much the later ones take longer than the first."""
+    steps = steps_of(given.work, given.seconds)
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(given.rounds):
+        for way, times in found.items():
+            times.append(makespan(given, steps, way))
+            print(f"{way}: {given.jobs} jobs in {times[-1]:.1f} s", flush=True)
+    print(f"{given.work}, {given.workers} workers, {given.jobs} jobs, medians of {given.rounds} rounds:")
+    for way, times in found.items():
+        ratio = statistics.median(time / first for time, first in zip(times, found["local"], strict=True))
+        print(f"{way}: {statistics.median(times):.1f} s, {100 * (ratio - 1):+.1f} %")
 
 
 def rate(given: argparse.Namespace) -> None:
@@ -132,12 +169,13 @@ def main() -> int:
     parser.add_argument("what", choices=("overhead", "rate"))
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5, help="of overhead")
     parser.add_argument("--workers", type=int, default=2, help="of overhead")
+    parser.add_argument("--work", choices=(*WORKS,), default="layers", help="of overhead")
     parser.add_argument("--executor", choices=("local", "ray"), default="ray")
     given = parser.parse_args()
     if given.what == "overhead":
-        given.jobs, given.seconds = given.jobs or 8, given.seconds or 10.0
+        given.jobs, given.seconds = given.jobs or 4, given.seconds or 10.0
         overhead(given)
     else:
         given.jobs, given.seconds = given.jobs or 10_000, given.seconds or 0.01
