@@ -159,11 +159,16 @@ def merged(events: Sequence[tuple[str, Event]]) -> tuple[tuple[str, Event], ...]
 
 
 class NodeWorker:
-    """A worker process for jobs that come from a driver on another machine, one job at a time."""
+    """A worker process for jobs that come from a driver on another machine, one job at a time.
+
+    Attributes:
+        kept: Whether the job has left vectors in the cache, with which it goes on if it begins anew.
+    """
 
     def __init__(self, settings: WorkerSettings, devices: tuple[str, ...]) -> None:
         self._settings = settings
         self._devices = devices
+        self.kept = False
         self._events: list[tuple[str, Event]] = []
         self._unsent: Finished | None = None
         remote = settings.limits.remote
@@ -185,6 +190,7 @@ class NodeWorker:
     def start(self, job: Job, inputs: Inputs) -> None:
         """Begin a job on as many devices as it needs; one that cannot be sent to the process has failed."""
         try:
+            self.kept = False
             self._process.start(job, inputs, self._devices[: max(1, job.resources.devices)])
         except Exception as error:
             self.cancel()
@@ -211,6 +217,7 @@ class NodeWorker:
             from harness.vectors import Space
 
             Space.write_shard(self._settings.cache, event.space, event.content, self._remote)
+            self.kept = True
             return
         self._events.append((key, event))
 

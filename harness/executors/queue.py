@@ -10,6 +10,7 @@ a worker is judged by what it writes. The folder has:
     done/KEY     its end
     workers/ID   the messages of a worker, a line of JSON each
     arrays/ID    the workers that a scheduler was asked for
+    durations/   the seconds of the longest job of a task, of a kind, and of all
     drivers/     the leases of the drivers that use the queue
 """
 
@@ -36,14 +37,12 @@ from harness.errors import StoreError
 from harness.executors.executor import Failure, Finished, Inputs
 from harness.executors.local import host_name
 from harness.executors.node import NodeWorker, WorkerSettings, missing_devices, visible_devices
+from harness.identity import digest
 from harness.jobs import Job
 from harness.leases import Leases
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
-
-WARNING = 120
-"""Seconds before the end of a worker's time at which it is told: enough for a training's last checkpoint."""
 
 REQUEUED = "requeued"
 """The end of a worker that comes back."""
@@ -54,7 +53,16 @@ FULL = "out of room:"
 GRACE = 2.0
 """Seconds in which a running job may still end when its worker has to stop."""
 
-_PARTS = ("jobs", "running", "done", "workers", "arrays", "drivers")
+LEAST = 60.0
+"""Seconds below which no further job is begun, whatever it is."""
+
+LOOKS = 20
+"""Jobs that are too long for the time left until a worker looks for no shorter one."""
+
+WHOLE = 0.95
+"""The part of a worker's time in which a job must have run to count as too long for any worker."""
+
+_PARTS = ("jobs", "running", "done", "workers", "arrays", "durations", "drivers")
 
 MessageKind = Literal["start", "beat", "event", "refusal", "end"]
 
@@ -270,16 +278,14 @@ class JobQueue:
         """Whether a driver wants a job."""
         return (self.folder / "jobs" / key).exists()
 
-    def finish(self, finished: Finished, claim: Claim, seconds: float) -> None:
-        """Leave the end of a job that took so many seconds, unless another worker has taken it meanwhile.
+    def finish(self, finished: Finished, claim: Claim) -> None:
+        """Leave the end of a job, unless another worker has taken it meanwhile.
 
         Raises:
             StoreError: It cannot be written.
         """
         if self.is_held(finished.key, claim):
             files.write_once(self.folder / "done" / finished.key, pickle.dumps(finished))
-            if seconds > self.longest:
-                files.replace(self.folder / "longest", str(seconds).encode())
 
     def release(self, key: str, claim: Claim) -> None:
         """Give a job back, which another may take then."""
@@ -292,11 +298,20 @@ class JobQueue:
             if claim.worker == now.worker and claim.life != now.life and key not in self.done():
                 self.release(key, claim)
 
-    @property
-    def longest(self) -> float:
-        """The seconds of the longest job so far."""
+    def note_duration(self, job: Job, seconds: float) -> None:
+        """Note that a job took so many seconds, or at least so many; on a full disk this is lost."""
+        for name in _alike(job):
+            if seconds > self._longest(name):
+                with contextlib.suppress(StoreError):
+                    files.replace(self.folder / "durations" / name, str(seconds).encode())
+
+    def estimate(self, job: Job) -> float:
+        """The seconds that a job may take: of the longest of its task, else its kind, else of all, else 0."""
+        return next(filter(None, map(self._longest, _alike(job))), 0.0)
+
+    def _longest(self, name: str) -> float:
         try:
-            return float((self.folder / "longest").read_text())
+            return float((self.folder / "durations" / name).read_text())
         except (OSError, ValueError):
             return 0.0
 
@@ -322,6 +337,12 @@ class JobQueue:
     def _unlink(self, part: str, key: str) -> None:
         with contextlib.suppress(OSError):
             (self.folder / part / key).unlink()
+
+
+def _alike(job: Job) -> tuple[str, ...]:
+    """The names of the groups of jobs that a job is alike with, the narrowest first."""
+    task = "" if job.place is None else digest([job.kind, job.place.task])[:16]
+    return (*filter(None, [task]), job.kind, "all")
 
 
 def new_life() -> str:
@@ -373,6 +394,7 @@ class QueueWorker:
         seconds: Its time.
         idle: The seconds after which it ends without a job.
         beat: The seconds between two messages that it lives.
+        warning: The seconds before the end of its time at which it is told.
     """
 
     settings: WorkerSettings
@@ -382,6 +404,7 @@ class QueueWorker:
     seconds: float
     idle: float
     beat: float
+    warning: float
     _loop: _Loop | None = field(default=None, init=False, repr=False)
 
     def __call__(self) -> str:
@@ -423,6 +446,7 @@ class _Loop(threading.Thread):
         self._began = time.monotonic()
         self._said = self._next_look = self._began
         self._taken = 0
+        self._too_long: set[str] = set()
         self._stopping = ""
         self._devices = ("cpu",) if task.kind == "cpu" else visible_devices()
         self._process: NodeWorker | None = None
@@ -457,6 +481,8 @@ class _Loop(threading.Thread):
             while not self._stopping and not self._is_late():
                 if self._next():
                     busy = time.monotonic()
+                elif self._too_long:
+                    return "time"
                 elif time.monotonic() - busy >= self._task.idle:
                     return "idle"
                 else:
@@ -466,22 +492,34 @@ class _Loop(threading.Thread):
             if self._process is not None:
                 self._process.close()
 
+    @property
+    def _left(self) -> float:
+        """The seconds until this worker is told to end."""
+        return self._task.seconds - self._task.warning - (time.monotonic() - self._began)
+
     def _is_late(self) -> bool:
-        """Whether the time left may be too short for another job; the first one has its chance."""
-        left = self._task.seconds - WARNING - (time.monotonic() - self._began)
-        return self._taken > 0 and left < max(WARNING / 2, self._queue.longest)
+        """Whether the time left is too short for any other job; the first one has its chance."""
+        return self._taken > 0 and (self._left < LEAST or len(self._too_long) >= LOOKS)
 
     def _next(self) -> bool:
-        """Take a job and run it; whether there was one."""
+        """Take a job that may end in the time left, and run it; whether there was one."""
         for key in self._queue.free():
+            if key in self._too_long:
+                continue
             taken = self._queue.take(key, self._claim)
             if isinstance(taken, Failure):
-                self._queue.finish(Finished(key=key, failure=taken), self._claim, 0.0)
-            elif taken is not None:
+                self._queue.finish(Finished(key=key, failure=taken), self._claim)
+                return True
+            if taken is None:
+                continue
+            if self._taken == 0 or self._queue.estimate(taken[0]) <= self._left:
                 self._taken += 1
                 self._run(*taken)
-            if taken is not None:
                 return True
+            self._queue.release(key, self._claim)
+            self._too_long.add(key)
+            if len(self._too_long) >= LOOKS:
+                break
         return False
 
     def _run(self, job: Job, inputs: Inputs) -> None:
@@ -495,22 +533,37 @@ class _Loop(threading.Thread):
             finished = self._listen(job.key, _after(GRACE))
         if finished is not None and self._was_killed(finished):
             finished = None
+        if finished is None or finished.failure is None:
+            self._queue.note_duration(job, time.monotonic() - began)
         if finished is not None:
-            self._finish(finished, time.monotonic() - began)
+            self._finish(finished)
             return
+        too_long = bool(self._stopping) and self._is_too_long(job, process)
         if self._stopping:
             process.close()
             self._process = None
         else:
             process.cancel()
-        self._queue.release(job.key, self._claim)
+        if too_long:
+            self._finish(Finished(key=job.key, failure=_out_of_time(job, self._task)))
+        else:
+            self._queue.release(job.key, self._claim)
 
-    def _finish(self, finished: Finished, seconds: float) -> None:
+    def _is_too_long(self, job: Job, process: NodeWorker) -> bool:
+        """Whether a job had the whole time of this worker, and begins anew in the next one.
+
+        A training has a checkpoint, and an encoding its vectors.
+        """
+        whole = self._task.seconds - self._task.warning
+        anew = job.kind != "train" and not process.kept
+        return anew and self._taken == 1 and self._left <= (1 - WHOLE) * whole
+
+    def _finish(self, finished: Finished) -> None:
         try:
-            self._queue.finish(finished, self._claim, seconds)
+            self._queue.finish(finished, self._claim)
         except StoreError as error:  # there may be room for a few words
             failed = Finished(key=finished.key, failure=Failure.of(error))
-            self._queue.finish(failed, self._claim, 0.0)
+            self._queue.finish(failed, self._claim)
 
     def _is_unwanted(self, key: str) -> bool:
         if time.monotonic() < self._next_look:
@@ -550,6 +603,15 @@ class _Loop(threading.Thread):
     def _say(self, message: WorkerMessage) -> None:
         self._said = time.monotonic()
         self._log.add(message)
+
+
+def _out_of_time(job: Job, task: QueueWorker) -> Failure:
+    minutes = f"{task.seconds / 60:g} minutes"
+    return Failure(
+        kind="OutOfTime",
+        message=f"{job.label} did not end in the {minutes} of a worker, and would begin anew in the next.",
+        hint="Give workers more time: --executor slurm:minutes=N.",
+    )
 
 
 def _after(seconds: float) -> Callable[[], bool]:

@@ -24,7 +24,7 @@ from harness.executors import queue as queues
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, refused
-from harness.executors.queue import WARNING, Claim, JobQueue, QueueWorker, WorkerLog, WorkerMessage, new_life
+from harness.executors.queue import Claim, JobQueue, QueueWorker, WorkerLog, WorkerMessage, new_life
 from harness.executors.settings import SLURM as NAME
 from harness.executors.settings import SlurmSettings
 from harness.identity import digest
@@ -63,6 +63,8 @@ class SlurmTimes:
         states: Between two calls of sacct, which tells of all workers.
         wave: Between two calls of sbatch for jobs of one lane.
         refusal: Of sbatch's refusing more workers while there are none, after it has given some.
+        warning: Before the end of a worker's time, at which it is told: enough for a training's last
+            checkpoint.
     """
 
     look: float = 0.5
@@ -71,6 +73,7 @@ class SlurmTimes:
     states: float = 30.0
     wave: float = 10.0
     refusal: float = 600.0
+    warning: int = 120
 
 
 # The workers of a lane, as the driver sees them
@@ -587,6 +590,7 @@ class SlurmExecutor:
             seconds=60.0 * one.minutes,
             idle=one.idle if self._cluster == NAME else 0.0,
             beat=self._times.beat,
+            warning=self._times.warning,
         )
         submit = self._submitit(task.queue / "logs", gpus)
         return _Lane(
@@ -605,7 +609,7 @@ class SlurmExecutor:
         own = {f"slurm_{name}": options.pop(name) for name in names if name in options}
         found.update_parameters(
             name="harness",
-            slurm_signal_delay_s=WARNING,
+            slurm_signal_delay_s=self._times.warning,
             slurm_array_parallelism=self._settings.workers,
             slurm_srun_args=[
                 f"--cpus-per-task={self._settings.cpus}"

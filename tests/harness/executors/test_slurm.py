@@ -25,7 +25,7 @@ from harness.executors import queue as queues
 from harness.executors.executor import Failure, Finished
 from harness.executors.queue import Claim, JobQueue, WorkerLog, WorkerMessage
 from harness.executors.slurm import SlurmSettings
-from harness.jobs import Job, Resources
+from harness.jobs import Job, Place, Resources
 from harness.store import Store
 from queued_jobs import QUICK, Act, Large, ends, executor, wait
 
@@ -90,11 +90,11 @@ def test_one_of_two_workers_has_a_job_and_its_end_is_the_first(queue: JobQueue) 
     queue.add(job("x"), {"k": {"n": b"input"}})
     assert queue.take("key-x", A) == (job("x"), {"k": {"n": b"input"}})
     assert queue.take("key-x", B) is None
-    queue.finish(Finished(key="key-x", output={"n": b"of b"}), B, 1.0)
+    queue.finish(Finished(key="key-x", output={"n": b"of b"}), B)
     assert queue.done() == set()
-    queue.finish(Finished(key="key-x", output={"n": b"of a"}), A, 1.0)
+    queue.finish(Finished(key="key-x", output={"n": b"of a"}), A)
     assert queue.end_of("key-x") == Finished(key="key-x", output={"n": b"of a"})
-    assert (queue.free(), queue.longest) == ([], 1.0)
+    assert queue.free() == []
 
 
 def test_a_worker_that_was_given_up_changes_nothing_any_more(queue: JobQueue) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_that_was_given_up_changes_nothing_any_more(queue: JobQueue) ->
     queue.add(job("x"), {})
     assert queue.take("key-x", B)
     queue.release("key-x", A)
-    queue.finish(Finished(key="key-x"), A, 1.0)
+    queue.finish(Finished(key="key-x"), A)
     assert (queue.claims(), queue.done()) == ({"key-x": B}, set())
 
 
@@ -114,7 +114,7 @@ def test_a_worker_gives_back_what_it_held_in_its_former_life(queue: JobQueue) ->
     queue.take("key-x", A)
     queue.take("key-y", B)
     queue.take("key-z", A)
-    queue.finish(Finished(key="key-z"), A, 1.0)
+    queue.finish(Finished(key="key-z"), A)
     queue.release_former(replace(A, life="new"))
     assert queue.free() == ["key-x"]
 
@@ -136,6 +136,20 @@ def test_a_job_of_a_module_that_is_not_here_fails_by_itself(queue: JobQueue) -> 
     failure = queue.take("key-x", A)
     assert isinstance(failure, Failure)
     assert failure.kind == "ModuleNotFoundError"
+
+
+def test_what_a_job_takes_is_expected_from_its_task_its_kind_or_all(queue: JobQueue) -> None:
+    def score(task: str) -> Job:
+        return job(task, kind="score", place=Place(artifact="model", task=task))
+
+    assert queue.estimate(score("A")) == 0.0
+    queue.note_duration(job("x", kind="train"), 50.0)
+    assert queue.estimate(score("A")) == 50.0
+    for seconds in (3.0, 7.0, 5.0):
+        queue.note_duration(score("A"), seconds)
+    queue.note_duration(score("B"), 2.0)
+    assert [queue.estimate(score(task)) for task in "ABC"] == [7.0, 2.0, 7.0]
+    assert queue.estimate(job("y", kind="rank")) == 50.0
 
 
 def test_messages_are_read_once_and_whole(queue: JobQueue) -> None:
@@ -393,10 +407,45 @@ def test_a_worker_ends_when_its_time_may_be_too_short_for_another_job(folder: Pa
     for name in "abc":
         made.submit(job(name, folder), {})
     (queue,) = (folder / "results" / "queue").iterdir()
-    (queue / "longest").write_text("200")  # of 300 s, of which the last 120 are for a checkpoint
+    JobQueue(queue).note_duration(job("x"), 200.0)  # of 300 s, of which the last 120 are for a checkpoint
     assert len(ends(made, 3, 60)) == 3
     assert len(slurm.tasks("COMPLETED")) >= 2
     made.close()
+    wait(lambda: not slurm.processes())
+
+
+def test_a_worker_leaves_what_is_too_long_to_the_next_one(folder: Path, slurm: FakeSlurm) -> None:
+    made = executor(folder, workers=1, minutes=5)
+    for name, kind in (("a", "encode"), ("b", "score"), ("c", "encode")):
+        made.submit(job(name, folder, kind=kind), {})
+    (queue,) = (folder / "results" / "queue").iterdir()
+    JobQueue(queue).note_duration(job("x"), 1.0)
+    JobQueue(queue).note_duration(job("x", kind="score"), 200.0)
+    assert len(ends(made, 3, 60)) == 3
+    assert (folder / "begun").read_text().split() == ["a", "c", "b"]
+    made.close()
+    wait(lambda: not slurm.processes())
+
+
+@pytest.mark.parametrize(("kind", "goes_on"), [("score", False), ("train", True)])
+def test_what_had_the_whole_time_of_a_worker_is_not_begun_anew_for_ever(
+    folder: Path, slurm: FakeSlurm, kind: str, goes_on: bool
+) -> None:
+    made = executor(folder, workers=1, minutes=5, times=replace(QUICK, warning=298))
+    made.submit(job("wait", folder, kind=kind), {})
+    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
+    time.sleep(2.0)  # its time, up to the warning
+    slurm.preempt(*slurm.tasks("RUNNING"))
+    if goes_on:  # a training goes on from its checkpoint
+        wait(lambda: made.poll(0.1) or len((folder / "begun").read_text().split()) == 2)
+        (folder / "go").touch()
+    (finished,) = ends(made)
+    made.close()
+    assert (finished.failure is None) == goes_on
+    if finished.failure is not None:
+        assert finished.failure.cause == "job"
+        assert "job wait did not end in the 5 minutes of a worker" in finished.failure.message
+        assert "minutes=" in (finished.failure.hint or "")
     wait(lambda: not slurm.processes())
 
 
