@@ -499,7 +499,7 @@ class _Loop(threading.Thread):
 
     def _is_late(self) -> bool:
         """Whether the time left is too short for any other job; the first one has its chance."""
-        return self._taken > 0 and (self._left < LEAST or len(self._too_long) >= LOOKS)
+        return self._taken > 0 and self._left < LEAST
 
     def _next(self) -> bool:
         """Take a job that may end in the time left, and run it; whether there was one."""
