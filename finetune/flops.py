@@ -14,8 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.encoder.model_files import backbone_folder, module_weights, stored_tensors
-from harness.encoder.model_settings import architecture_in, has_network
+from harness.encoder.folder.description import architecture_in, has_network
+from harness.encoder.folder.files import backbone_folder, module_weights, stored_tensors
 
 if TYPE_CHECKING:
     from torch import nn

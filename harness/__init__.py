@@ -1,27 +1,72 @@
 """The downstream evaluation harness for text encoders.
 
-`run` evaluates a model, `train` makes one, `check` compares a candidate with a baseline, as the command line
-`harness` does, and `register` lets transformers load models of the harness's own model type. Heavy libraries
-are imported only when one of them is called.
+`run` evaluates a model, `train` makes one, `check` compares a candidate with a baseline, and `follow`
+evaluates the checkpoints of a training as they come, as the command line `harness` does; `register` lets
+transformers load models of the harness's own model type. What authors of backbones, recipes and suites need
+is in `harness.plugins`. Both keep their names whatever moves inside. Heavy libraries are imported only when
+needed.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoding import Settings
-from harness.provenance import __version__
+from harness.core.encoding import Settings
+from harness.core.errors import HarnessError, UsageError
+from harness.core.provenance import __version__
+from harness.core.types import SuiteOptions
 
 if TYPE_CHECKING:
     from harness.checks.outcome import Check
     from harness.checks.policy import Policy
-    from harness.evaluation import TrainedModel
-    from harness.execute import Listeners
-    from harness.report import Report
+    from harness.driver.evaluation import TrainedModel
+    from harness.driver.execute import Listeners
+    from harness.driver.report.run import Report
+    from harness.plan.request import Request
+    from harness.watch.watch import WatchOptions, follow, scan_source
 
-__all__ = ["Settings", "__version__", "check", "register", "run", "train"]
+_HOMES = {
+    "Check": "harness.checks.outcome",
+    "Listeners": "harness.driver.execute",
+    "Policy": "harness.checks.policy",
+    "Report": "harness.driver.report.run",
+    "Request": "harness.plan.request",
+    "TrainedModel": "harness.driver.evaluation",
+    "WatchOptions": "harness.watch.watch",
+    "follow": "harness.watch.watch",
+    "scan_source": "harness.watch.watch",
+}
+"""The modules of names that are imported when they are first used."""
+
+__all__ = [
+    "Check",
+    "HarnessError",
+    "Listeners",
+    "Policy",
+    "Report",
+    "Request",
+    "Settings",
+    "SuiteOptions",
+    "TrainedModel",
+    "UsageError",
+    "WatchOptions",
+    "__version__",
+    "check",
+    "follow",
+    "register",
+    "run",
+    "scan_source",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def run(
@@ -39,7 +84,7 @@ def run(
         suite: A suite's name, or `name:argument`; or several.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
-        **request: Any other field of `harness.request.Request`, and any of its `settings`, its `options`
+        **request: Any other field of `harness.plan.request.Request`, and any of its `settings`, its `options`
             (`tasks`, `languages`, `subsets`, `splits`).
 
     Returns:
@@ -54,7 +99,7 @@ def run(
         >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
         >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
     """
-    from harness import evaluation
+    from harness.driver import evaluation
 
     return evaluation.run(model, suite, settings=settings, listeners=listeners, **request)
 
@@ -68,7 +113,7 @@ def train(
         model: The model to start from: a catalog name, `org/name[@revision]` or a folder; or several.
         recipe: A recipe that makes models, `name[:variant]`.
         listeners: Called with events while it trains.
-        **request: Other fields of `harness.request.Request`, such as `recipe_settings`, `train_data`,
+        **request: Other fields of `harness.plan.request.Request`, such as `recipe_settings`, `train_data`,
             `seeds`, `results` and `offline`, and `seed`.
 
     Returns:
@@ -83,7 +128,7 @@ def train(
         >>> made = harness.train("minilm", "simcse", seeds=3)  # doctest: +SKIP
         >>> harness.run([str(one.folder) for one in made], "mteb")  # doctest: +SKIP
     """
-    from harness import evaluation
+    from harness.driver import evaluation
 
     return evaluation.train(model, recipe, listeners=listeners, **request)
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.errors import HarnessError, nearest
-from harness.provenance import __version__
+from harness.core.errors import HarnessError, nearest
+from harness.core.provenance import __version__
 
 COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",

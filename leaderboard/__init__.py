@@ -1,0 +1,1 @@
+"""The web site: pages of records, imports and papers; it only reads."""

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.errors import DataError
-from harness.types import DOCUMENT_TEXT, DocumentText, Size
+from harness.core.errors import DataError
+from harness.core.types import DOCUMENT_TEXT, DocumentText, Size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from harness.core.errors import DataError, UsageError, nearest, unknown
+from harness.core.files import sha256_file
+from harness.core.identity import digest
 from harness.data.tables import FORMATS, readable
-from harness.errors import DataError, UsageError, nearest, unknown
-from harness.files import sha256_file
-from harness.identity import digest
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"
@@ -274,7 +274,7 @@ class Learning:
     """The settings of a local task that a recipe trains a model for.
 
     Attributes:
-        metrics: Names in `harness.metrics.METRICS`; early stopping watches the first.
+        metrics: Names in `harness.results.metrics.METRICS`; early stopping watches the first.
         positive: The label that is class 1 of two; empty for the last in order.
         like: The GLUE task whose settings in a recipe hold.
         from_mnli: Whether training starts from the recipe's MNLI model, where the recipe has one.

@@ -1,7 +1,7 @@
 """The suite `beir`: BEIR, whose column MSMARCO names the queries that it is scored on."""
 
-from harness.errors import unknown
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.errors import unknown
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb.tasks import of_tasks, uses_of, whole
 
 MSMARCO = "MSMARCO"

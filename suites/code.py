@@ -18,15 +18,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from harness.data.rows import TrainingSource
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import digest
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from harness.data.tables import absolute_path, is_readable_folder
-from harness.errors import DataError, UsageError
-from harness.identity import digest
-from harness.types import Suite, SuiteEntry, SuiteOptions
-from suites._code import SourceFolder, code_suite, stamp
-from suites._functions import Function, without_duplicates
-from suites._python import python_functions, python_version
-from suites._source import UnreadableError, read_source, require_written, source_files
+from harness.data.training.own_rows import TrainingSource
+from suites._code.functions import Function, without_duplicates
+from suites._code.python import python_functions, python_version
+from suites._code.source import UnreadableError, read_source, require_written, source_files
+from suites._code.source_folder import SourceFolder, code_suite, stamp
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:

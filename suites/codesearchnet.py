@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from harness.errors import unknown
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.errors import unknown
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb.tasks import of_parts, whole
 
 _DIRECTIONS = {

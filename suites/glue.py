@@ -8,9 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness.data.schema import readable_folder
-from harness.errors import DataError, UsageError
-from harness.types import (
+from harness.core.errors import DataError, UsageError
+from harness.core.types import (
     REGRESSION,
     Column,
     Convention,
@@ -24,6 +23,7 @@ from harness.types import (
     SuiteOptions,
     Task,
 )
+from harness.data.schema import readable_folder
 from suites._mteb.snapshot import narrowed
 
 
@@ -172,18 +172,18 @@ class GlueSource:
         return
 
     def tables(self, task: Task) -> tuple[DataTable, ...]:
-        """The table that the task reads (see harness.types.TableSource); one scored split is enough."""
+        """The table that the task reads (see harness.core.types.TableSource); one scored split is enough."""
         known = TASKS[self.name]
         texts = tuple((name,) for name in known.columns)
         splits = (TRAIN, *task.splits[:1])
         return (DataTable(config=(known.subset,), splits=splits, texts=texts, values=(("label",),)),)
 
     def size(self, task: Task) -> Size:
-        """The size of the task (see harness.types.TableSource)."""
+        """The size of the task (see harness.core.types.TableSource)."""
         return task.size
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
-        """The rows of the task (see harness.types.LabelSource)."""
+        """The rows of the task (see harness.core.types.LabelSource)."""
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
 

@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from harness import paths
-from harness.data import tables
-from harness.data.tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
-from harness.documents import with_digest, without_digest
-from harness.errors import DataError, StoreError, UsageError, nearest
-from harness.files import replace as replace_file
-from harness.types import (
+from harness.core import paths
+from harness.core.documents import with_digest, without_digest
+from harness.core.errors import DataError, StoreError, UsageError, nearest
+from harness.core.files import replace as replace_file
+from harness.core.types import (
     DOCUMENT_TEXT,
     REGRESSION,
     SIDES,
@@ -29,6 +27,8 @@ from harness.types import (
     SuiteOptions,
     Task,
 )
+from harness.data import tables
+from harness.data.tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
 from suites import _local_description
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._local_description import KINDS, Learning, LocalTask
@@ -47,7 +47,7 @@ Texts = tuple[list[str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class _LocalSource:
-    """The source of a task that a recipe trains for (harness.types.LabelSource)."""
+    """The source of a task that a recipe trains for (harness.core.types.LabelSource)."""
 
     task: LocalTask
     learning: Learning
@@ -73,7 +73,7 @@ class _LocalSource:
         return self.learning.from_mnli
 
     def measure(self, task: Task, *, cache: Path) -> Size:
-        """The size of the texts that are trained on and scored (see harness.types.FileSource)."""
+        """The size of the texts that are trained on and scored (see harness.core.types.FileSource)."""
         return _known_size(task.data.content, cache, lambda: _labelled_size(self.load(task, data=None)))
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
@@ -377,7 +377,7 @@ class _FileSource(BuiltSource):
     loader: _FolderLoader
 
     def measure(self, task: Task, *, cache: Path) -> Size:
-        """The size of the texts to encode (see harness.types.FileSource)."""
+        """The size of the texts to encode (see harness.core.types.FileSource)."""
         content = task.data.content + ("" if task.documents == DOCUMENT_TEXT else "-text")
         return _known_size(content, cache, lambda: size(self.loader.content(), task.documents))
 

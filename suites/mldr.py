@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb.tasks import of_parts, whole
 
 DEV, TEST = "MLDR (dev)", "MLDR (test)"

@@ -1,6 +1,6 @@
 """The suite `mteb`: MTEB(eng, v2), and any benchmark or task of mteb by its name."""
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
 from suites._mteb.tasks import benchmark_or_task, offers
 

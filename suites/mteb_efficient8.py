@@ -1,6 +1,6 @@
 """The suite `mteb-efficient8`: the tasks on which the authors of Efficient-Embeddings chose and compared."""
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb.tasks import of_tasks, uses_of, whole
 
 TASKS = (

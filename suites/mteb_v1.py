@@ -1,6 +1,6 @@
 """The suite `mteb-v1`: MTEB(eng, v1)."""
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
 
 

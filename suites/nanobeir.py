@@ -1,6 +1,6 @@
 """The suite `nanobeir`: NanoBEIR."""
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness import catalog, paths
-from harness.errors import UsageError
+from harness.core import paths
+from harness.core.errors import UsageError
+from harness.core.types import Column, Predicted, Suite, SuiteEntry, SuiteOptions
+from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy, ProxyTask
-from harness.types import Column, Predicted, Suite, SuiteEntry, SuiteOptions
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
@@ -53,7 +54,7 @@ SUITE = SuiteEntry(
 
 @dataclass(frozen=True, kw_only=True)
 class _ProxyPredictor:
-    """The linear formula of a proxy as a suite's predictor (harness.types.Predictor)."""
+    """The linear formula of a proxy as a suite's predictor (harness.core.types.Predictor)."""
 
     proxy: Proxy
 

@@ -1,6 +1,6 @@
 """The suite `stackqa`: StackOverflowQA, as in CoIR."""
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb.tasks import benchmark_or_task
 
 

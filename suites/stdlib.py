@@ -3,9 +3,9 @@
 import sysconfig
 from pathlib import Path
 
-from harness.types import Suite, SuiteEntry, SuiteOptions
-from suites._code import SourceFolder, code_suite
-from suites._python import python_version
+from harness.core.types import Suite, SuiteEntry, SuiteOptions
+from suites._code.python import python_version
+from suites._code.source_folder import SourceFolder, code_suite
 
 
 def _open(_argument: str, options: SuiteOptions) -> Suite:

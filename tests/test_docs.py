@@ -24,11 +24,13 @@ from finetune.colbert.settings import ColBERTSettings
 from finetune.efficient.settings import BiasSettings, FreezeSettings, LoraSettings
 from finetune.embedding.settings import EmbeddingSettings, TrainerSettings
 from finetune.mix.settings import MixSettings
-from harness import catalog, report, scores
-from harness.backbones import BACKBONES
 from harness.cli import COMMANDS, program
 from harness.commands import options, run, train
-from harness.record import EXAMPLE_COLUMNS, Record
+from harness.driver.report import run as report
+from harness.encoder.backbones import BACKBONES
+from harness.plan import catalog
+from harness.results import scores
+from harness.storage.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -257,9 +259,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 import fakes, tiny
-from harness import backbones
-from harness.backbones.minilm import _locate
-from harness.store import Store
+from harness.encoder import backbones
+from harness.encoder.backbones.minilm import _locate
+from harness.storage.store import Store
 both = zip(tiny.WORDS, tiny.WORDS[:5] * 2)
 pairs = [{"sentence1": a, "sentence2": b, "score": n % 6} for n, (a, b) in enumerate(both)]
 for name in ("stsbenchmark-sts", "sts12-sts"):

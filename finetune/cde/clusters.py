@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from finetune.cde.settings import ClusterSettings
-from harness.errors import DataError, UsageError
-from harness.identity import canonical
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import canonical
 
 FILE = "clusters.parquet"
 """The file of the clusters in their folder."""

@@ -14,13 +14,13 @@ from finetune.cde.settings import (
 )
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
 from finetune.embedding.settings import EmbeddingSettings
-from harness.data.training import LocatedTraining
-from harness.encoder.model_settings import Description, with_two_stages
-from harness.encoding import Encoding
-from harness.errors import DataError, UsageError
-from harness.lineage import Lineage, ParentPart
-from harness.training import TrainingSpec
-from harness.types import Artifact
+from harness.core.encoding import Encoding
+from harness.core.errors import DataError, UsageError
+from harness.core.lineage import Lineage, ParentPart
+from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining
+from harness.encoder.folder.description import Description, with_two_stages
+from harness.training.training import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 from finetune.embedding.settings import EmbeddingSettings
-from harness.data.training import LocatedTraining
-from harness.encoder.two_stage_settings import PREFIXES, Pooling, RotaryStart, TwoStageSettings
-from harness.encoding import Encoding, OwnTexts
-from harness.identity import encoding_identity
-from harness.jobs import with_weights
-from harness.types import SIDES, Artifact
+from harness.core.encoding import Encoding, OwnTexts
+from harness.core.identity import encoding_identity
+from harness.core.types import SIDES, Artifact
+from harness.data.training.sets import LocatedTraining
+from harness.encoder.folder.two_stage import PREFIXES, Pooling, RotaryStart, TwoStageSettings
+from harness.jobs.jobs import with_weights
 
 RULES = 1
 """The version of how clusters are made, raised whenever it changes."""

@@ -27,21 +27,21 @@ from finetune.embedding.batches import Order, PackedOrder, packed, text_numbers
 from finetune.embedding.losses import InfoNCE, NegativeFilter, filtered_loss
 from finetune.embedding.settings import Loss
 from finetune.embedding.trainer import EmbeddingSetup, open_backbone, open_whole, set_dropout, train
-from harness import files
-from harness.context import Event, JobContext, WorkerLimits
-from harness.data.training import LocatedTraining
-from harness.data.training_rows import load_training
-from harness.encoder.model_settings import describe
+from harness.core import files
+from harness.core.encoding import OwnTexts
+from harness.core.errors import HarnessError
+from harness.core.identity import digest
+from harness.core.types import SIDES, Role
+from harness.data.training.loading import load_training
+from harness.data.training.sets import LocatedTraining
+from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.encoder.two_stage import Features, TwoStage
-from harness.encoding import OwnTexts
-from harness.errors import HarnessError
-from harness.identity import digest
-from harness.jobs import Resolve, with_weights
-from harness.leases import Leases
-from harness.training import STOP, TrainingSpec
-from harness.types import SIDES, Role
-from harness.vectors import Space
+from harness.jobs.context import Event, JobContext, WorkerLimits
+from harness.jobs.jobs import Resolve, with_weights
+from harness.storage.leases import Leases
+from harness.storage.vectors import Space
+from harness.training.training import STOP, TrainingSpec
 
 if TYPE_CHECKING:
     from datasets import Dataset

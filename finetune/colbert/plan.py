@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import TrainerRecipe
-from harness.data.training import LocatedTraining
-from harness.encoder.model_settings import Description
-from harness.encoding import LateInteraction
-from harness.errors import UsageError
-from harness.training import TrainingSpec
-from harness.types import Artifact, Output
+from harness.core.encoding import LateInteraction
+from harness.core.errors import UsageError
+from harness.core.types import Artifact, Output
+from harness.data.training.sets import LocatedTraining
+from harness.encoder.folder.description import Description
+from harness.training.training import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from finetune.embedding.settings import TrainerSettings
-from harness.encoding import LateInteraction
-from harness.errors import UsageError
+from harness.core.encoding import LateInteraction
+from harness.core.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)

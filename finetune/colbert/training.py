@@ -21,20 +21,20 @@ from finetune.embedding.trainer import (
     open_backbone,
     text_rows,
 )
-from harness.data.training_rows import load_scored
-from harness.encoder.late_interaction import (
+from harness.core.encoding import LateInteraction
+from harness.core.errors import HarnessError
+from harness.core.types import Role
+from harness.data.training.loading import load_scored
+from harness.encoder.folder.description import describe
+from harness.encoder.sentence_transformer import SentenceTransformer
+from harness.encoder.token_encoder import (
     TokenProjection,
     open_modules,
     save_model,
     side_features,
     skipped_tokens,
 )
-from harness.encoder.model_settings import describe
-from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.encoding import LateInteraction
-from harness.errors import HarnessError
-from harness.training import TrainingSpec
-from harness.types import Role
+from harness.training.training import TrainingSpec
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -10,12 +10,12 @@ from finetune.efficient.tuning import FEW_WEIGHTS, usual_rate
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import backbone_parameters
-from harness.data.training import LocatedTraining
-from harness.encoder.model_files import backbone_folder, read_object
-from harness.encoder.model_settings import Description
-from harness.errors import UsageError
-from harness.training import TrainingSpec
-from harness.types import Artifact
+from harness.core.errors import UsageError
+from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining
+from harness.encoder.folder.description import Description
+from harness.encoder.folder.files import backbone_folder, read_object
+from harness.training.training import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.trainer import EmbeddingSetup, batch_order, train
 from finetune.flops import ParameterCount
-from harness.errors import HarnessError
-from harness.training import TrainingSpec
+from harness.core.errors import HarnessError
+from harness.training.training import TrainingSpec
 
 SAMPLE = 4_096
 """The rows, the first that are drawn, whose mean number of tokens stands for that of all."""

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, get_args
 
 from finetune.flops import blocks_of, embedding_parameters, final_norms, is_used
-from harness.backbones.gpt_neox import SIZES, non_embedding_parameters
-from harness.errors import UsageError, unknown
+from harness.core.errors import UsageError, unknown
+from harness.encoder.backbones.gpt_neox import SIZES, non_embedding_parameters
 
 if TYPE_CHECKING:
     from torch import nn

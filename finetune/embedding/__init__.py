@@ -1,0 +1,1 @@
+"""Contrastive training of embedding models: settings, losses, batches, checkpoints and the trainer."""

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 
 Rows = NDArray[np.int64]
 

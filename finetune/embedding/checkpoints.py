@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.files import replace, sha256_file
+from harness.core.files import replace, sha256_file
 
 _MARKER = "files.json"
 """The names of a checkpoint's files with their sizes and hashes, written last."""

@@ -10,15 +10,15 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss, TrainerSettings
-from harness.data.training import LocatedTraining, TrainingData
-from harness.encoder.model_files import backbone_folder, input_modules, library_class, read_object
-from harness.encoder.model_settings import WIDTHS, Description, describe
-from harness.errors import DataError, UsageError, unknown
-from harness.identity import canonical
-from harness.lineage import Lineage, ParentPart
-from harness.recipe import PlannedModel, RecipeEntry, two_stages_refused
-from harness.training import TrainingSpec
-from harness.types import Artifact, Output
+from harness.core.errors import DataError, UsageError, unknown
+from harness.core.identity import canonical
+from harness.core.lineage import Lineage, ParentPart
+from harness.core.types import Artifact, Output
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.encoder.folder.description import WIDTHS, Description, describe
+from harness.encoder.folder.files import backbone_folder, input_modules, library_class, read_object
+from harness.jobs.recipe import PlannedModel, RecipeEntry, two_stages_refused
+from harness.training.training import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)

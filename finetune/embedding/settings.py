@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
-from harness.encoder.model_settings import POOLING_FLAGS
-from harness.errors import UsageError, unknown
-from harness.identity import Whole
+from harness.core.errors import UsageError, unknown
+from harness.core.identity import Whole
+from harness.encoder.folder.description import POOLING_FLAGS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

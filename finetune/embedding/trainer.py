@@ -28,14 +28,14 @@ from finetune.embedding.batches import BatchOrder, Order, text_numbers
 from finetune.embedding.checkpoints import Checkpoints
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from finetune.flops import ParameterCount
-from harness.data.training_rows import load_training
+from harness.core.errors import DivergenceError, HarnessError, StoreError
+from harness.core.files import write_error
+from harness.core.types import Artifact
+from harness.data.training.loading import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.model_settings import describe
+from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.errors import DivergenceError, HarnessError, StoreError
-from harness.files import write_error
-from harness.training import STOP, TrainingLog, TrainingSpec
-from harness.types import Artifact
+from harness.training.training import STOP, TrainingLog, TrainingSpec
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapted_to_backbone
-from harness import files, provenance
-from harness.context import Event, JobContext
-from harness.documents import with_digest, without_digest
-from harness.encoder.model_files import backbone_folder
-from harness.errors import HarnessError
-from harness.files import sha256_file
-from harness.jobs import lineage_of, model_part, record_output, task_part
-from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
-from harness.scores import raw_metrics
-from harness.types import Artifact, LabelledData, LabelSource, Raw, Task
+from harness.core import files, provenance
+from harness.core.documents import with_digest, without_digest
+from harness.core.errors import HarnessError
+from harness.core.files import sha256_file
+from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
+from harness.encoder.folder.files import backbone_folder
+from harness.jobs.context import Event, JobContext
+from harness.jobs.jobs import lineage_of, model_part, record_output, task_part
+from harness.results.scores import raw_metrics
+from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
 from suites.glue import VIEWS, GlueSource
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _constant_metrics(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[
     """The metrics of a model that gives 0 for every row, as one does whose scores are not finite."""
     import numpy as np
 
-    from harness.metrics import METRICS
+    from harness.results.metrics import METRICS
 
     assert isinstance(task.source, LabelSource)
     splits, gold = np.array(columns["split"]), np.array(columns["gold"], dtype=float)

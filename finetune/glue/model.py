@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
+from harness.core.errors import ModelError
 from harness.encoder.family import Family, Names
-from harness.encoder.model_settings import family_in, has_network
+from harness.encoder.folder.description import family_in, has_network
+from harness.encoder.folder.tensors import HEAD_IGNORED, NOT_LOADED
 from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
-from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
-from harness.errors import ModelError
 
 
 class Classifier(nn.Module):

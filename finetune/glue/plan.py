@@ -23,16 +23,16 @@ from finetune.glue.jobs import (
     notes_of_runs,
 )
 from finetune.glue.protocol import Protocol, Trial
-from harness.context import JobContext
+from harness.core.errors import DataError, UsageError, unknown
+from harness.core.files import sha256_file
+from harness.core.identity import canonical, digest, task_identity
+from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, declared_subsets
-from harness.encoder.content import content_key
-from harness.encoder.model_files import backbone_folder, check_safetensors, read_object
-from harness.errors import DataError, UsageError, unknown
-from harness.files import sha256_file
-from harness.identity import canonical, digest, task_identity
-from harness.jobs import Job, Place, Resources
-from harness.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
-from harness.types import Artifact, LabelSource, Task
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.files import backbone_folder, check_safetensors, read_object
+from harness.jobs.context import JobContext
+from harness.jobs.jobs import Job, Place, Resources
+from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
 from suites.glue import GLUE, MNLI
 
 
@@ -441,7 +441,7 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class _GlueRecipe:
-    """A protocol with a user's settings (harness.recipe.TaskRecipe)."""
+    """A protocol with a user's settings (harness.jobs.recipe.TaskRecipe)."""
 
     protocol: Protocol
     variant: str

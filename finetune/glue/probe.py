@@ -14,10 +14,10 @@ from finetune.flops import ParameterCount
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapted_to_backbone
-from harness.context import Event, JobContext
-from harness.encoder.model_files import backbone_folder
-from harness.errors import DataError
-from harness.recipe import Estimate
+from harness.core.errors import DataError
+from harness.encoder.folder.files import backbone_folder
+from harness.jobs.context import Event, JobContext
+from harness.jobs.recipe import Estimate
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
-from harness.errors import HarnessError
-from harness.identity import Whole
-from harness.types import Dtype
+from harness.core.errors import HarnessError
+from harness.core.identity import Whole
+from harness.core.types import Dtype
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetune.glue.protocol import Trial
-from harness.context import JobContext
+from harness.core.types import Artifact, LabelledData, LabelSource, Task
 from harness.data.prepared import no_bars
-from harness.encoder.model_files import backbone_folder
-from harness.encoder.model_settings import family_in, lengths
-from harness.jobs import prepared_data
-from harness.types import Artifact, LabelledData, LabelSource, Task
+from harness.encoder.folder.description import family_in, lengths
+from harness.encoder.folder.files import backbone_folder
+from harness.jobs.context import JobContext
+from harness.jobs.jobs import prepared_data
 
 if TYPE_CHECKING:
     import torch

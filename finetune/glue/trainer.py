@@ -16,8 +16,8 @@ from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.protocol import Training, Trial
 from finetune.glue.rows import Batch, TokenizedRows
-from harness.metrics import METRICS, Floats
-from harness.types import SEED
+from harness.core.types import SEED
+from harness.results.metrics import METRICS, Floats
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -10,12 +10,12 @@ from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.mix.settings import MixSet, MixSettings, by_set, choose_sets, unknown_set
-from harness.data.training import LocatedTraining, TrainingData
-from harness.encoder.model_settings import Description
-from harness.errors import DataError, UsageError, unknown
-from harness.lineage import Lineage
-from harness.training import TrainingSpec
-from harness.types import SIDES, Artifact
+from harness.core.errors import DataError, UsageError, unknown
+from harness.core.lineage import Lineage
+from harness.core.types import SIDES, Artifact
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.encoder.folder.description import Description
+from harness.training.training import TrainingSpec
 
 Instructions = Callable[[], Mapping[str, str]]
 """A function at the top of a module that gives the instructions of an evaluation by the names of prompts."""

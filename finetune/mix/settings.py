@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator
 
 from finetune.embedding.settings import EmbeddingSettings
-from harness.data.training import TrainingData
-from harness.errors import UsageError, nearest
-from harness.types import SIDES
+from harness.core.errors import UsageError, nearest
+from harness.core.types import SIDES
+from harness.data.training.sets import TrainingData
 
 Part = TypeVar("Part")
 

@@ -20,10 +20,10 @@ from finetune.embedding.losses import mix_loss
 from finetune.embedding.settings import info_nce
 from finetune.embedding.trainer import EmbeddingSetup, set_dropout, train
 from finetune.mix.settings import MixSet, MixSettings, by_set
-from harness.data.text_rows import JoinedRows, TextRow, TextRows
-from harness.data.training_rows import add_text_hashes, load_rows
-from harness.errors import HarnessError
-from harness.training import TrainingSpec
+from harness.core.errors import HarnessError
+from harness.data.training.loading import add_text_hashes, load_rows
+from harness.data.training.text_rows import JoinedRows, TextRow, TextRows
+from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000
 """The rows whose number of texts is taken for that of all."""

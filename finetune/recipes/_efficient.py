@@ -11,7 +11,7 @@ from finetune.efficient.settings import EfficientSettings, symmetric
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes.simcse import NLI
-from harness.recipe import RecipeEntry
+from harness.jobs.recipe import RecipeEntry
 
 PAIRS = replace(NLI, columns=("anchor", "positive"))
 """The pairs of the authors' sample configurations: NLI, here in the form that is on the hub."""

@@ -9,7 +9,7 @@ from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import cde_batching
-from harness.data.training import TrainingData
+from harness.data.training.sets import TrainingData
 
 UNSUPERVISED = TrainingData(
     path="jxm/nomic_embed_unsupervised",

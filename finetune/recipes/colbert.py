@@ -9,7 +9,7 @@ from finetune.colbert.settings import ColBERTSettings
 from finetune.embedding.plan import Variant, entry
 from finetune.recipes.dpr import MSMARCO
 from harness.data.scored_tables import IDS, SCORES, TEXTS
-from harness.data.training import TrainingData
+from harness.data.training.sets import TrainingData
 
 SCORED = TrainingData(
     path="lightonai/ms-marco-en-bge",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
 from finetune.embedding.settings import EmbeddingSettings, info_nce
-from harness.data.training import TrainingData
+from harness.data.training.sets import TrainingData
 
 MSMARCO = TrainingData(
     path="sentence-transformers/msmarco-co-condenser-margin-mse-sym-mnrl-mean-v1",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from finetune.embedding.plan import EmbeddingRecipe, entry
 from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.recipes import dpr
-from harness.data.training import TrainingData
+from harness.data.training.sets import TrainingData
 
 MLDR = TrainingData(
     path="Shitao/MLDR",

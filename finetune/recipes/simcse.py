@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
-from harness.data.training import TrainingData
+from harness.data.training.sets import TrainingData
 
 NLI = TrainingData(
     path="sentence-transformers/all-nli",

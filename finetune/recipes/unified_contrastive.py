@@ -11,7 +11,7 @@ from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.recipes._neobert_instructions import TRAINING, evaluation_instructions
 from finetune.recipes.simcse import NLI
-from harness.data.training import TrainingData
+from harness.data.training.sets import TrainingData
 
 
 def _data(path: str, revision: str, *columns: str, **fields: Any) -> TrainingData:

@@ -14,12 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from harness import backbones, bm25, files, paths
 from harness.checks.outcome import KnownErrors, Power, known_errors
-from harness.documents import DocumentFolder, DocumentKind
-from harness.errors import RecordError, UsageError, shortened, unknown
-from harness.request import DEFAULTS
-from harness.store import Store
+from harness.core import files, paths
+from harness.core.documents import DocumentFolder, DocumentKind
+from harness.core.errors import RecordError, UsageError, shortened, unknown
+from harness.encoder import backbones
+from harness.plan.request import DEFAULTS
+from harness.search import bm25
+from harness.storage.store import Store
 
 SCHEMA = 3
 """The version of a baseline's file; a newer version is refused."""

@@ -12,8 +12,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness import files, paths
-from harness.arguments import checked
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
 from harness.checks.decide import baseline_power, conclude, decide
 from harness.checks.outcome import (
@@ -30,11 +28,13 @@ from harness.checks.outcome import (
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.checks.units import TRAINED
-from harness.differences import provenance_differences, require_alike
-from harness.errors import HarnessError, RecordError, UsageError, nearest, shortened, unknown
-from harness.identity import digest
-from harness.request import Request, ResolvedRequest
-from harness.types import Suite, Task
+from harness.core import files, paths
+from harness.core.arguments import checked
+from harness.core.errors import HarnessError, RecordError, UsageError, nearest, shortened, unknown
+from harness.core.identity import digest
+from harness.core.types import Suite, Task
+from harness.plan.request import Request, ResolvedRequest
+from harness.results.differences import provenance_differences, require_alike
 
 Announce = Callable[[str], None]
 """Gets sentences that a user should read before anything is measured."""
@@ -337,7 +337,7 @@ def check(
     run = _request(suites, reference.baseline).changed(request, of="harness.check")
 
     def carry_out(one: Request) -> Mapping[str, str]:
-        from harness import evaluation
+        from harness.driver import evaluation
 
         return evaluation.execute(evaluation.prepare(one), listeners).lacking
 

@@ -33,9 +33,9 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import AUTO, EXIT_CODES, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
-from harness.errors import shortened
-from harness.scores import delta_text
-from harness.types import Suite, Task
+from harness.core.errors import shortened
+from harness.core.types import Suite, Task
+from harness.results.scores import delta_text
 
 RED = 0.025
 """The level of a regression of a suite's mean, of several suites together."""

@@ -16,10 +16,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from harness import stats
 from harness.checks.units import TRAINED, Stratum, Units
-from harness.metrics import MEASURES, Floats, prepare_spearman
-from harness.types import Suite
+from harness.core.types import Suite
+from harness.results import stats
+from harness.results.metrics import MEASURES, Floats, prepare_spearman
 
 FLAT = 1e-24
 """A variance below this is rounding."""

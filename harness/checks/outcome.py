@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.documents import DocumentFolder, DocumentKind
-from harness.errors import RecordError
-from harness.scores import delta_text
+from harness.core.documents import DocumentFolder, DocumentKind
+from harness.core.errors import RecordError
+from harness.results.scores import delta_text
 
 SCHEMA = 2
 """The version of a check's JSON; a newer version is refused."""

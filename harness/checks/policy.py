@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.errors import UsageError, unknown
+from harness.core.errors import UsageError, unknown
 
 AUTO: Literal["auto"] = "auto"
 """In place of a number: the smallest margin within which an equal model is in 97.5 % of checks."""

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import files
 from harness.checks import units
 from harness.checks.units import NOTHING, Stratum, Texts, Units
-from harness.errors import StoreError
-from harness.identity import digest
-from harness.metrics import METRICS, Floats, v_measure, without_each
-from harness.record import Record
-from harness.scores import raw_metrics
-from harness.store import Store
+from harness.core import files
+from harness.core.errors import StoreError
+from harness.core.identity import digest
+from harness.results.metrics import METRICS, Floats, v_measure, without_each
+from harness.results.scores import raw_metrics
+from harness.storage.record import Record
+from harness.storage.store import Store
 
 SUBQUERIES = "max_over_subqueries_"
 
@@ -110,7 +110,7 @@ def _summaries(rows: _ExampleRows) -> Stratum:
 REFIT = 1.2
 """What a corpus' variance is more than with the clusters of its texts fixed: clusters move with the texts.
 
-`tests/benchmarks/simulate_gate.py` holds it against the truth for k-means.
+`benchmarks/simulate_gate.py` holds it against the truth for k-means.
 """
 
 

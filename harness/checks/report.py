@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
-from harness.scores import delta_text, score_text
-from harness.terminal import print_table
+from harness.core.terminal import print_table
+from harness.results.scores import delta_text, score_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

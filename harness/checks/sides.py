@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness import catalog
 from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, Part
 from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
-from harness.differences import Identity
-from harness.errors import UsageError
-from harness.plan import PlannedScore, plan_scores
-from harness.request import Request, ResolvedRequest
-from harness.scores import Mean, shown_only
-from harness.store import Store
-from harness.types import Artifact, Suite, Task
+from harness.core.errors import UsageError
+from harness.core.types import Artifact, Suite, Task
+from harness.plan import catalog
+from harness.plan.plan import PlannedScore, plan_scores
+from harness.plan.request import Request, ResolvedRequest
+from harness.results.differences import Identity
+from harness.results.scores import Mean, shown_only
+from harness.storage.store import Store
 
 SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
 """Types whose tasks draw texts at random: another seed gives another score of the same model."""

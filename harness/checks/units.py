@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.metrics import MEASURES, Floats
+from harness.results.metrics import MEASURES, Floats
 
 NOTHING: Floats = np.zeros(0)
 

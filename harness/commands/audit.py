@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from harness import paths
-from harness.audit import AREAS, Audit, Fault, audit
 from harness.commands import options
+from harness.core import paths
+from harness.core.errors import UsageError
 from harness.data.locate import human_size
-from harness.errors import UsageError
+from harness.results.audit import AREAS, Audit, Fault, audit
 
 
 @click.command("audit")
@@ -77,7 +77,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar of bytes on a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.terminal import console
+    from harness.core.terminal import console
 
     screen = console(stderr=True)
     bar = Progress(

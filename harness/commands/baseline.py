@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from harness import paths
 from harness.checks.baselines import BASELINES, Baseline
 from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.commands.check import carry_out
-from harness.errors import HarnessError
-from harness.request import Request, read_prompts
-from harness.terminal import console, print_table
+from harness.core import paths
+from harness.core.errors import HarnessError
+from harness.core.terminal import console, print_table
+from harness.plan.request import Request, read_prompts
 
 KEPT = (
     *(

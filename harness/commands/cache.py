@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from harness import paths
 from harness.commands import options
+from harness.core import paths
+from harness.core.errors import UsageError
 from harness.data.locate import human_size
-from harness.errors import UsageError
-from harness.plaid import index_artifact
+from harness.search.plaid import index_artifact
 
 PARTS = {
     "vectors": "embeddings",

@@ -11,16 +11,16 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from harness import files, paths
 from harness.checks import policy as policies
 from harness.checks.baselines import Reference
 from harness.checks.outcome import Check, check_files
 from harness.checks.policy import Policy
 from harness.checks.report import junit, markdown, print_check
 from harness.commands import options
-from harness.errors import StoreError, UsageError
-from harness.request import Request
-from harness.terminal import console
+from harness.core import files, paths
+from harness.core.errors import StoreError, UsageError
+from harness.core.terminal import console
+from harness.plan.request import Request
 
 
 @click.command("check")
@@ -185,7 +185,7 @@ def _check(
 
 def carry_out(request: Request) -> Mapping[str, str]:
     """Run a request with its progress on standard error; gives the reason of each task without a score."""
-    from harness import evaluation, progress
+    from harness.driver import evaluation, progress
 
     return progress.carry_out(evaluation.prepare(request), console(stderr=True)).lacking
 

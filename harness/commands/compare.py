@@ -14,19 +14,19 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness import paths
 from harness.checks.decide import paired_test
 from harness.checks.difference import Difference
 from harness.checks.record_units import ScoredRecord
 from harness.commands import options
-from harness.differences import Comparable
-from harness.errors import unknown
-from harness.progress import most_common
-from harness.record import Record
-from harness.results import MeasuredSuite, all_stores, record_text
-from harness.scores import MAIN_SCORE, delta_text, score_text
-from harness.suite_report import CHOSE, lineage_lines, record_chose, selection_json
-from harness.terminal import console, print_table
+from harness.core import paths
+from harness.core.errors import unknown
+from harness.core.terminal import console, print_table
+from harness.driver.progress import most_common
+from harness.driver.report.suite import CHOSE, lineage_lines, record_chose, selection_json
+from harness.results.differences import Comparable
+from harness.results.results import MeasuredSuite, all_stores, record_text
+from harness.results.scores import MAIN_SCORE, delta_text, score_text
+from harness.storage.record import Record
 
 REASONS = {
     ("first", "task"): "Only {first} has",

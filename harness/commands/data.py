@@ -10,20 +10,20 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
-from harness import paths
-from harness.arguments import split_names
-from harness.catalog import open_recipe, open_suites, recipe_chain
-from harness.catalog import suites as catalog_suites
 from harness.commands import data_score, options
+from harness.core import paths
+from harness.core.arguments import split_names
+from harness.core.errors import DataError, UsageError, shortened
+from harness.core.terminal import console, print_table
+from harness.core.types import DataTable, SuiteOptions, Task
 from harness.data.folder import Need, data_sets_in
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
 from harness.data.schema import Finding
-from harness.data.training import TrainingData, own_training
-from harness.data.training_rows import TrainingSize
-from harness.errors import DataError, UsageError, shortened
-from harness.terminal import console, print_table
-from harness.types import DataTable, SuiteOptions, Task
+from harness.data.training.loading import TrainingSize
+from harness.data.training.sets import TrainingData, own_training
+from harness.plan.catalog import open_recipe, open_suites, recipe_chain
+from harness.plan.catalog import suites as catalog_suites
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

@@ -10,18 +10,19 @@ from typing import Any, get_args
 
 import click
 
-from harness import files, paths, progress
-from harness.arguments import split_names
 from harness.commands import options
-from harness.context import WorkerLimits
+from harness.core import files, paths
+from harness.core.arguments import split_names
+from harness.core.encoding import Settings
+from harness.core.terminal import console
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.data.scored_data import ScoredData
-from harness.encoding import Settings
-from harness.models import ModelOptions
-from harness.request import one_device, read_prompts
-from harness.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
-from harness.terminal import console
+from harness.driver import progress
+from harness.jobs.context import WorkerLimits
+from harness.plan.models import ModelOptions
+from harness.plan.request import one_device, read_prompts
+from harness.tools.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

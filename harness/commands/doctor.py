@@ -19,15 +19,11 @@ from typing import Any, Literal
 
 import click
 
-from harness import files, paths
-from harness.backbones.minilm import WEIGHTS
 from harness.commands import options
-from harness.data.folder import data_sets_in
-from harness.data.locate import DataSettings, human_size
-from harness.data.mirror import Status
-from harness.errors import HarnessError
-from harness.files import sha256_file
-from harness.provenance import (
+from harness.core import files, paths
+from harness.core.errors import HarnessError
+from harness.core.files import sha256_file
+from harness.core.provenance import (
     PACKAGES,
     __version__,
     checkout,
@@ -37,6 +33,10 @@ from harness.provenance import (
     nvidia_driver,
     version,
 )
+from harness.data.folder import data_sets_in
+from harness.data.locate import DataSettings, human_size
+from harness.data.mirror import Status
+from harness.encoder.backbones.minilm import WEIGHTS
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

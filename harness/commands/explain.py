@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import paths
-from harness.arguments import checked_fields, split_names
 from harness.commands import options
-from harness.context import JobContext, WorkerLimits
+from harness.core import paths
+from harness.core.arguments import checked_fields, split_names
+from harness.core.encoding import Settings
+from harness.core.errors import UsageError
+from harness.core.terminal import console, print_table
 from harness.data.offline import forbid_network
-from harness.encoding import Settings
-from harness.errors import UsageError
-from harness.explanation import Explanation, explain, require_token_vectors
-from harness.models import ModelOptions, subject
-from harness.plan import ConfiguredModel
-from harness.request import one_device, read_prompts, require_sides
-from harness.terminal import console, print_table
+from harness.jobs.context import JobContext, WorkerLimits
+from harness.plan.models import ModelOptions, subject
+from harness.plan.plan import ConfiguredModel
+from harness.plan.request import one_device, read_prompts, require_sides
+from harness.tools.explanation import Explanation, explain, require_token_vectors
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from harness.encoder.late_interaction import TextToken, TextTokens
+    from harness.encoder.token_encoder import TextToken, TextTokens
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

@@ -10,12 +10,15 @@ from typing import Any
 import click
 from rich.table import Table
 
-from harness import backbones, bm25, catalog, paths
 from harness.commands import options
-from harness.registry import Registry
-from harness.scores import score_text
-from harness.store import Store
-from harness.terminal import console, print_table
+from harness.core import paths
+from harness.core.registry import Registry
+from harness.core.terminal import console, print_table
+from harness.encoder import backbones
+from harness.plan import catalog
+from harness.results.scores import score_text
+from harness.search import bm25
+from harness.storage.store import Store
 
 KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import click
 
-from harness import files, paths
 from harness.commands import options
+from harness.core import files, paths
+from harness.core.errors import UsageError, shortened, unknown
+from harness.core.terminal import console, print_table
 from harness.data.locate import human_size
+from harness.driver.progress import duration_text
+from harness.driver.report.suite import lineage_lines
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.model_files import OWN, all_modules, backbone_folder, read_object
-from harness.errors import UsageError, shortened, unknown
-from harness.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
-from harness.progress import duration_text
-from harness.suite_report import lineage_lines
-from harness.terminal import console, print_table
-from harness.training import LOG, read_log
+from harness.encoder.folder.files import OWN, all_modules, backbone_folder, read_object
+from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
+from harness.training.training import LOG, read_log
 
 _Model = StoredModel | UnfinishedModel
 

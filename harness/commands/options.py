@@ -10,12 +10,12 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from harness.arguments import VECTORS, checked
-from harness.encoding import ContextChoice
-from harness.errors import UsageError
+from harness.core.arguments import VECTORS, checked
+from harness.core.encoding import ContextChoice
+from harness.core.errors import UsageError
+from harness.core.types import DTYPES, SEED, DocumentText, Similarity
 from harness.executors.settings import LOCAL
-from harness.plaid import KEEP_GIGABYTES
-from harness.types import DTYPES, SEED, DocumentText, Similarity
+from harness.search.plaid import KEEP_GIGABYTES
 
 F = TypeVar("F", bound=Callable[..., Any])
 

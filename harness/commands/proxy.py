@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import catalog, paths
-from harness.arguments import split_names
 from harness.commands import options
-from harness.errors import HarnessError, RecordError, UsageError, unknown
-from harness.imported import Imported
+from harness.core import paths
+from harness.core.arguments import split_names
+from harness.core.errors import HarnessError, RecordError, UsageError, unknown
+from harness.core.terminal import console, print_table
+from harness.core.types import Suite, SuiteOptions
+from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
-from harness.store import Store
-from harness.terminal import console, print_table
-from harness.types import Suite, SuiteOptions
+from harness.storage.imported import Imported
+from harness.storage.store import Store
 
 if TYPE_CHECKING:
     from rich.table import Table

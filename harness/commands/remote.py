@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from harness import paths
 from harness.commands import options
-from harness.errors import UsageError
-from harness.remote import Remote
-from harness.store import SharedRecords, Store
+from harness.core import paths
+from harness.core.errors import UsageError
+from harness.storage.remote import Remote
+from harness.storage.store import SharedRecords, Store
 
 _url = click.argument("url", envvar="HARNESS_REMOTE", required=False, default=None)
 _dry_run = click.option("--dry-run", is_flag=True, help="Say how many would be copied; copy nothing.")

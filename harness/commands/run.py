@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import evaluation, progress, provenance
 from harness.commands import options
 from harness.commands.train import TrainingCost, print_trainings, training_costs
-from harness.context import JobContext, WorkerLimits
+from harness.core import provenance
+from harness.core.encoding import USUAL_QUERIES, Encoding
+from harness.core.identity import digest
+from harness.core.terminal import console, print_table
+from harness.core.types import Purpose, Size, Suite
 from harness.data.locate import human_size
-from harness.encoder.model_files import weight_files
-from harness.encoding import USUAL_QUERIES, Encoding
-from harness.evaluation import passes, size_of_index
-from harness.identity import digest
-from harness.plaid import OF_INDEX
-from harness.plan import PlannedScore
-from harness.progress import duration_text
-from harness.recipe import Estimate
-from harness.recipe_request import sweep_of
-from harness.record import Record
-from harness.report import impossible_results, print_failures
-from harness.request import PreparedRun, Request, check_devices
-from harness.suite_report import left_out_lines
-from harness.terminal import console, print_table
-from harness.types import Purpose, Size, Suite
+from harness.driver import evaluation, progress
+from harness.driver.evaluation import passes, size_of_index
+from harness.driver.progress import duration_text
+from harness.driver.report.run import impossible_results, print_failures
+from harness.driver.report.suite import left_out_lines
+from harness.encoder.folder.files import weight_files
+from harness.jobs.context import JobContext, WorkerLimits
+from harness.jobs.recipe import Estimate
+from harness.plan.plan import PlannedScore
+from harness.plan.recipe_request import sweep_of
+from harness.plan.request import PreparedRun, Request, check_devices
+from harness.search.plaid import OF_INDEX
+from harness.storage.record import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -305,7 +306,7 @@ class _PastRuns:
     @staticmethod
     def of(prepared: PreparedRun) -> _PastRuns:
         """The past runs in the results folder of a run that is planned."""
-        from harness.vectors import cached_models
+        from harness.storage.vectors import cached_models
 
         records = [r for r in prepared.store.records() if "encoding" in r.identity]
         encoded = [r for r in records if r.identity["encoding"]["output"] != "ranking"]

@@ -11,37 +11,15 @@ from typing import Any
 import click
 from rich.table import Table
 
-from harness import catalog, paths
-from harness.arguments import split_names
 from harness.commands import options
-from harness.errors import UsageError, shortened, unknown
-from harness.lineage import Lineage
-from harness.model_store import ModelStore
-from harness.progress import most_common
-from harness.record import Record
-from harness.results import (
-    APPROXIMATE,
-    MeasuredSuite,
-    NotMeasuredError,
-    RecipeCondition,
-    all_stores,
-    condition_json,
-    condition_of,
-    notes_of,
-    record_text,
-    suite_views,
-    weights_text,
-)
-from harness.scores import (
-    Aggregates,
-    TrainedResult,
-    column_chose,
-    metric_scores,
-    score_text,
-    spread_json,
-    spread_text,
-)
-from harness.suite_report import (
+from harness.core import paths
+from harness.core.arguments import split_names
+from harness.core.errors import UsageError, shortened, unknown
+from harness.core.lineage import Lineage
+from harness.core.terminal import console, print_table
+from harness.core.types import Column, Suite, SuiteOptions
+from harness.driver.progress import most_common
+from harness.driver.report.suite import (
     CHOSE,
     aggregates_json,
     approximate_lines,
@@ -57,9 +35,32 @@ from harness.suite_report import (
     untouched_json,
     untouched_lines,
 )
-from harness.terminal import console, print_table
-from harness.trained_report import print_trained_result, trained_result_json
-from harness.types import Column, Suite, SuiteOptions
+from harness.driver.report.trained import print_trained_result, trained_result_json
+from harness.plan import catalog
+from harness.results.results import (
+    APPROXIMATE,
+    MeasuredSuite,
+    NotMeasuredError,
+    RecipeCondition,
+    all_stores,
+    condition_json,
+    condition_of,
+    notes_of,
+    record_text,
+    suite_views,
+    weights_text,
+)
+from harness.results.scores import (
+    Aggregates,
+    TrainedResult,
+    column_chose,
+    metric_scores,
+    score_text,
+    spread_json,
+    spread_text,
+)
+from harness.storage.record import Record
+from harness.training.model_store import ModelStore
 
 
 @click.command("show")

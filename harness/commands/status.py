@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import paths
 from harness.commands import options
-from harness.progress import duration_text
-from harness.run_log import nodes_text
-from harness.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
-from harness.terminal import console, print_table
+from harness.core import paths
+from harness.core.terminal import console, print_table
+from harness.driver.progress import duration_text
+from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
+from harness.executors.run_log import nodes_text
 
 if TYPE_CHECKING:
     from rich.console import Console

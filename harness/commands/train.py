@@ -10,17 +10,17 @@ from typing import Any
 import click
 from rich.table import Table
 
-from harness import evaluation, progress
 from harness.commands import options
-from harness.data.training import LocatedTraining
-from harness.evaluation import TrainedModel
-from harness.model_store import ModelStore
-from harness.plan import ConfiguredModel
-from harness.progress import duration_text
-from harness.recipe_request import sweep_of
-from harness.request import DEFAULTS, PreparedRun, Request
-from harness.terminal import console, print_table
-from harness.training_jobs import Train
+from harness.core.terminal import console, print_table
+from harness.data.training.sets import LocatedTraining
+from harness.driver import evaluation, progress
+from harness.driver.evaluation import TrainedModel
+from harness.driver.progress import duration_text
+from harness.jobs.training_jobs import Train
+from harness.plan.plan import ConfiguredModel
+from harness.plan.recipe_request import sweep_of
+from harness.plan.request import DEFAULTS, PreparedRun, Request
+from harness.training.model_store import ModelStore
 
 
 @click.command("train")

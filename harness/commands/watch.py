@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import paths, progress
 from harness.commands import options
-from harness.errors import HarnessError, UsageError, unknown
-from harness.report import Report
-from harness.request import PreparedRun, Request
-from harness.scores import delta_text, score_text
-from harness.terminal import console, print_table
+from harness.core import paths
+from harness.core.errors import HarnessError, UsageError, unknown
+from harness.core.terminal import console, print_table
+from harness.driver import progress
+from harness.driver.report.run import Report
+from harness.plan.request import PreparedRun, Request
+from harness.results.scores import delta_text, score_text
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Look, Watch, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow

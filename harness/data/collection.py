@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import canonical
 from harness.data.locate import DataSettings
-from harness.data.rows import BATCH, CORPUS, QUERIES, document_text, judgement_file
 from harness.data.tables import TableRow, absolute_path, read_qrels, readable, stream_rows
-from harness.data.training import LocatedTraining, judged_folder, own_training
-from harness.data.training_rows import load_training
-from harness.errors import DataError, UsageError
-from harness.identity import canonical
+from harness.data.training.loading import load_training
+from harness.data.training.own_rows import BATCH, CORPUS, QUERIES, document_text, judgement_file
+from harness.data.training.sets import LocatedTraining, judged_folder, own_training
 
 
 @dataclass(frozen=True, kw_only=True)

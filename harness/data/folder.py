@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DataError
-from harness.files import sha256_file
-from harness.identity import digest
-from harness.types import Data
+from harness.core.errors import DataError
+from harness.core.files import sha256_file
+from harness.core.identity import digest
+from harness.core.types import Data
 
 MANIFEST = ".harness.json"
 """The hidden file that a pull leaves in a data set's folder."""

@@ -15,9 +15,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.core.errors import DataError, HarnessError
+from harness.core.types import Data
 from harness.data.folder import Manifest, Need, identify, visible_files
-from harness.errors import DataError, HarnessError
-from harness.types import Data
 
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
 _HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.core.errors import DataError, shortened
+from harness.core.files import sha256_file
+from harness.core.types import Data, TableSource, Task
 from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, visible_files
 from harness.data.locate import (
     README,
@@ -28,10 +31,7 @@ from harness.data.locate import (
     root_folder,
     unreadable_error,
 )
-from harness.data.training import TrainingData
-from harness.errors import DataError, shortened
-from harness.files import sha256_file
-from harness.types import Data, TableSource, Task
+from harness.data.training.sets import TrainingData
 
 State = Literal["verified", "cached", "unverified", "changed", "remote", "missing"]
 """The state of a data set: "verified" (in the data root, every file as in the manifest of the pinned

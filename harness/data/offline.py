@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import DataError
+from harness.core.errors import DataError
 
 if TYPE_CHECKING:
     import socket

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from harness import files
-from harness.documents import with_digest, without_digest
-from harness.errors import StoreError
+from harness.core import files
+from harness.core.documents import with_digest, without_digest
+from harness.core.errors import StoreError
 
 MANIFEST = ".prepared.json"
 LOCK = ".prepared.lock"

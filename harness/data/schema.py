@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from harness.core.errors import DataError, nearest, shortened
+from harness.core.identity import digest
+from harness.core.types import DataTable, FileSource, Size, TableSource, Task
 from harness.data.folder import data_sets_in, visible_files
 from harness.data.locate import DataSettings, Located, root_folder
-from harness.errors import DataError, nearest, shortened
-from harness.identity import digest
-from harness.types import DataTable, FileSource, Size, TableSource, Task
 
 README = "README.md"
 

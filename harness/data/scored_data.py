@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import files
+from harness.core import files
+from harness.core.documents import with_digest, without_digest
+from harness.core.errors import RecordError, StoreError, UsageError
+from harness.core.identity import digest
 from harness.data.collection import Collection
 from harness.data.scored_tables import TEXTS
-from harness.documents import with_digest, without_digest
-from harness.errors import RecordError, StoreError, UsageError
-from harness.identity import digest
 
 PROVENANCE = "provenance.json"
 """The file that says what a folder was made of."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import files
+from harness.core import files
+from harness.core.errors import DataError, shortened
+from harness.core.identity import digest
 from harness.data.prepared import naming_full_disk, prepared
 from harness.data.schema import one_line
-from harness.errors import DataError, shortened
-from harness.identity import digest
 
 if TYPE_CHECKING:
     import datasets

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import DataError, UsageError, nearest
+from harness.core.errors import DataError, UsageError, nearest
 
 FORMATS = (".jsonl", ".csv", ".tsv")
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ca
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.core.encoding import Encoding
+from harness.core.errors import ModelError
+from harness.core.types import ROLES, Role
 from harness.encoder.family import Family
-from harness.encoding import Encoding
-from harness.errors import ModelError
-from harness.types import ROLES, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

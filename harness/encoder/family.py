@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
-from harness.errors import ModelError
+from harness.core.errors import ModelError
 
 MODEL_TYPE = "harness-encoder"
 """The `model_type` in a config.json of ours."""

@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from harness.core.encoding import Encoding, LateInteraction
+from harness.core.errors import HarnessError, ModelError, UsageError
+from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import (
     Encoder,
     backbone_modules,
@@ -24,19 +27,16 @@ from harness.encoder.engine import (
     route,
     widen_towers,
 )
-from harness.encoder.model_settings import ATTENTION, NO_LIMIT, Description, describe
+from harness.encoder.folder.description import ATTENTION, NO_LIMIT, Description, describe
+from harness.encoder.folder.tensors import left_out
+from harness.encoder.folder.trust import check_trust
 from harness.encoder.preflight import check_family
-from harness.encoder.tensors import left_out
-from harness.encoder.trust import check_trust
-from harness.encoding import Encoding, LateInteraction
-from harness.errors import HarnessError, ModelError, UsageError
-from harness.types import SIDES, Artifact, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
 
-    from harness.encoder.late_interaction import TokenEncoder
+    from harness.encoder.token_encoder import TokenEncoder
 
 
 def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None) -> Encoder:
@@ -114,7 +114,7 @@ def _engine(
         return ContextualEncoder(model, encoding, batch_tokens=batch_tokens)
     if encoding.late_interaction is None:
         return Encoder(model, encoding, batch_tokens=batch_tokens)
-    from harness.encoder.late_interaction import TokenEncoder
+    from harness.encoder.token_encoder import TokenEncoder
 
     return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
 
@@ -135,7 +135,7 @@ def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    from harness.encoder.late_interaction import open_modules
+    from harness.encoder.token_encoder import open_modules
 
     with _recorded() as report:
         args = {"trust_remote_code": artifact.trust_remote_code, **_model_args(artifact, encoding)}
@@ -336,7 +336,7 @@ def _silent(
         way = route(model, role)
         features = {**model.tokenize(list(PROBE), **way), **way}
     else:
-        from harness.encoder.late_interaction import side_features, token_vectors
+        from harness.encoder.token_encoder import side_features, token_vectors
 
         features = dict(side_features(model, list(PROBE), late, role))
     features = {

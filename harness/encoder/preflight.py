@@ -14,9 +14,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import backbones
+from harness.core.encoding import Encoding, LateInteraction
+from harness.core.errors import ModelError, UsageError, nearest, shortened
+from harness.core.types import SIDES, Artifact
+from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
-from harness.encoder.model_files import (
+from harness.encoder.folder.description import (
+    POOLING_FLAGS,
+    VOCABULARIES,
+    architecture_in,
+    family_in,
+    has_network,
+    own_architecture,
+    runs_remote_code,
+)
+from harness.encoder.folder.files import (
     ATTENTIVE,
     CONTEXT_STAGE,
     TEXT_STAGE,
@@ -34,21 +46,9 @@ from harness.encoder.model_files import (
     stored_tensors,
     weight_files,
 )
-from harness.encoder.model_settings import (
-    POOLING_FLAGS,
-    VOCABULARIES,
-    architecture_in,
-    family_in,
-    has_network,
-    own_architecture,
-    runs_remote_code,
-)
-from harness.encoder.tensors import FoundTensors, same_shape
-from harness.encoder.trust import check_trust, library_types
-from harness.encoder.two_stage_settings import TwoStageSettings, own_tensors
-from harness.encoding import Encoding, LateInteraction
-from harness.errors import ModelError, UsageError, nearest, shortened
-from harness.types import SIDES, Artifact
+from harness.encoder.folder.tensors import FoundTensors, same_shape
+from harness.encoder.folder.trust import check_trust, library_types
+from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
 
 Tensors = Mapping[str, StoredTensor]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.core.errors import ModelError
+from harness.core.types import Role
 from harness.encoder.engine import Encoder
-from harness.errors import ModelError
-from harness.types import Role
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from harness.encoder.late_interaction import TokenEncoder
+    from harness.encoder.token_encoder import TokenEncoder
     from harness.encoder.two_stage import ContextualEncoder
 
 Vectors = NDArray[np.float32]

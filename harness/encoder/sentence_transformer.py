@@ -12,16 +12,16 @@ from sentence_transformers.models import Transformer as LibraryTransformer
 from sentence_transformers.util import import_from_string
 from torch import nn
 
-from harness import backbones
+from harness.core.errors import ModelError, UsageError
+from harness.encoder import backbones
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.model_files import ATTENTIVE, TWO_STAGE, library_class, read_object
-from harness.encoder.model_settings import family_in, has_network
+from harness.encoder.folder.description import family_in, has_network
+from harness.encoder.folder.files import ATTENTIVE, TWO_STAGE, library_class, read_object
 from harness.encoder.network.checkpoint import configured, load_network
 from harness.encoder.network.pretrained import require_import
-from harness.errors import ModelError, UsageError
 
 LOADING = frozenset(
     {"cache_dir", "code_revision", "force_download", "local_files_only", "proxies", "revision", "subfolder"}

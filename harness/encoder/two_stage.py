@@ -16,13 +16,13 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers.models import InputModule
 from torch import Tensor, nn
 
+from harness.core.errors import ModelError
+from harness.core.types import Role
 from harness.encoder.engine import Encoder, Inputs, Keeper, Progress, TokenizedTexts, forward
-from harness.encoder.model_files import CONTEXT_STAGE, TEXT_STAGE
+from harness.encoder.folder.files import CONTEXT_STAGE, TEXT_STAGE
+from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
-from harness.encoder.two_stage_settings import TwoStageSettings, own_tensors
-from harness.errors import ModelError
-from harness.types import Role
 
 if TYPE_CHECKING:
     import numpy as np

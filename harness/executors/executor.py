@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from harness.context import Event, JobContext
-from harness.errors import HarnessError
-from harness.jobs import Job
-from harness.run_log import Node
+from harness.core.errors import HarnessError
+from harness.executors.run_log import Node
+from harness.jobs.context import Event, JobContext
+from harness.jobs.jobs import Job
 
 Inputs = Mapping[str, Mapping[str, bytes]]
 """The outputs of earlier jobs, by the job's key and the output's name."""

@@ -19,13 +19,13 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Protocol
 
-from harness.context import Event, JobContext, WorkerLimits
+from harness.core.errors import UsageError
 from harness.data.offline import forbid_network
-from harness.errors import UsageError
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, run_job
-from harness.jobs import Job
-from harness.run_log import Node
-from harness.training import PATIENCE
+from harness.executors.run_log import Node
+from harness.jobs.context import Event, JobContext, WorkerLimits
+from harness.jobs.jobs import Job
+from harness.training.training import PATIENCE
 
 LIBRARIES = ("torch", "transformers", "datasets")
 """The libraries that every worker process imports when it starts."""

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from harness import files
-from harness.context import Event, WorkerLimits
-from harness.errors import HarnessError, UsageError
+from harness.core import files
+from harness.core.errors import HarnessError, UsageError
 from harness.executors.executor import Finished, Inputs, failed
 from harness.executors.local import LIBRARIES, Subprocess, host_name
-from harness.jobs import Job
-from harness.remote import Remote
+from harness.jobs.context import Event, WorkerLimits
+from harness.jobs.jobs import Job
+from harness.storage.remote import Remote
 
 PROJECT = "encoder-harness"
 PACKAGES = ("harness", "finetune", "suites")
@@ -214,7 +214,7 @@ class NodeWorker:
 
     def _hear(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            from harness.vectors import Space
+            from harness.storage.vectors import Space
 
             Space.write_shard(self._settings.cache, event.space, event.content, self._remote)
             self.kept = True

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.executors.executor import (
     SHARE,
     Cause,
@@ -38,9 +38,9 @@ from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import News, WorkerSettings, refused
 from harness.executors.ray_actor import ORPHANED, Hello, RayWorker, Shape, run_at_once
 from harness.executors.ray_cluster import ClusterDemand, connect, devices_text, node_name
+from harness.executors.run_log import Node
 from harness.executors.settings import RaySettings
-from harness.jobs import Job
-from harness.run_log import Node
+from harness.jobs.jobs import Job
 
 LISTEN = 1.0
 """Seconds after which an actor answers although there is nothing new."""

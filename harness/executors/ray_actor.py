@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.context import Event, JobContext
 from harness.data.locate import human_size
 from harness.executors.executor import Finished, Inputs, failed, run_job
 from harness.executors.local import host_name
@@ -25,7 +24,8 @@ from harness.executors.node import (
     other_environment,
     visible_devices,
 )
-from harness.jobs import Job
+from harness.jobs.context import Event, JobContext
+from harness.jobs.jobs import Job
 
 IDLE_ORPHAN = 60.0
 """Seconds without a driver after which an actor without work ends."""

@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from harness.core.errors import UsageError
+from harness.core.provenance import cores
 from harness.data.locate import human_size
-from harness.errors import UsageError
 from harness.executors.ray_actor import DEMAND, Demand
 from harness.executors.settings import RaySettings
-from harness.provenance import cores
 
 
 class ClusterDemand:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
-from harness.errors import UsageError, nearest, unknown
+from harness.core.errors import UsageError, nearest, unknown
 
 LOCAL = "local"
 RAY = "ray"

@@ -18,18 +18,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from harness import files
-from harness.errors import HarnessError, StoreError, UsageError
-from harness.executors import queue as queues
+from harness.core import files
+from harness.core.errors import HarnessError, StoreError, UsageError
+from harness.core.identity import digest
+from harness.executors import slurm_queue as queues
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, refused
-from harness.executors.queue import Claim, JobQueue, QueueWorker, WorkerLog, WorkerMessage, new_life
+from harness.executors.run_log import Node
 from harness.executors.settings import SLURM as NAME
 from harness.executors.settings import SlurmSettings
-from harness.identity import digest
-from harness.jobs import Job
-from harness.run_log import Node
+from harness.executors.slurm_queue import Claim, JobQueue, QueueWorker, WorkerLog, WorkerMessage, new_life
+from harness.jobs.jobs import Job
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.documents import DocumentFolder, DocumentKind
-from harness.errors import UsageError, unknown
+from harness.core.documents import DocumentFolder, DocumentKind
+from harness.core.errors import UsageError, unknown
 
 SCHEMA = 1
 """The version of a proxy's form; a newer version is refused."""

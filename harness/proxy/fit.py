@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import UsageError, unknown
-from harness.imported import Imported
+from harness.core.errors import UsageError, unknown
+from harness.core.types import Suite
 from harness.proxy.document import (
     Proxy,
     ProxyCost,
@@ -33,7 +33,7 @@ from harness.proxy.document import (
     ProxyTask,
 )
 from harness.proxy.table import Floats, Ints, Table
-from harness.types import Suite
+from harness.storage.imported import Imported
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import UsageError
-from harness.imported import Imported
-from harness.types import Suite, Task
+from harness.core.errors import UsageError
+from harness.core.types import Suite, Task
+from harness.storage.imported import Imported
 
 Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
 """(entry, task) → (split, subset) → main score, None for a flagged score."""

@@ -35,9 +35,9 @@ from harness.checks.decide import around, p_loss
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
-from harness.errors import shortened
-from harness.request import PreparedRun
-from harness.types import artifact_slug
+from harness.core.errors import shortened
+from harness.core.types import artifact_slug
+from harness.plan.request import PreparedRun
 from harness.watch.state import SETTLED, Entry, Look
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness import paths
-from harness.encoder.content import content_files
-from harness.encoder.model_files import read_json, weight_files
-from harness.encoder.model_settings import describe
-from harness.errors import ModelError, UsageError
-from harness.identity import digest
-from harness.models import HUB_ID
+from harness.core import paths
+from harness.core.errors import ModelError, UsageError
+from harness.core.identity import digest
+from harness.encoder.folder.content import content_files
+from harness.encoder.folder.description import describe
+from harness.encoder.folder.files import read_json, weight_files
+from harness.plan.models import HUB_ID
 
 
 @dataclass(frozen=True, kw_only=True)

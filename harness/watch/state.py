@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.documents import DocumentFolder, DocumentKind, DocumentPart
+from harness.core.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.watch.source import CheckpointSource
 
 SCHEMA = 2

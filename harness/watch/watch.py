@@ -11,15 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import evaluation, files, paths
-from harness.arguments import checked, checked_fields
-from harness.differences import Comparable
-from harness.errors import HarnessError, StoreError, UsageError, shortened
-from harness.identity import digest
-from harness.plan import ConfiguredModel
-from harness.report import Report
-from harness.request import PreparedRun, Request
-from harness.scores import Aggregates
+from harness.core import files, paths
+from harness.core.arguments import checked, checked_fields
+from harness.core.errors import HarnessError, StoreError, UsageError, shortened
+from harness.core.identity import digest
+from harness.driver import evaluation
+from harness.driver.report.run import Report
+from harness.plan.plan import ConfiguredModel
+from harness.plan.request import PreparedRun, Request
+from harness.results.differences import Comparable
+from harness.results.scores import Aggregates
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
@@ -290,7 +291,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
         StoreError: The results folder or the cache cannot be written.
 
     Example:
-        >>> from harness.request import Request
+        >>> from harness.plan.request import Request
         >>> how = Request(models=(), suites=("stdlib",))
         >>> watch = follow(WatchOptions(source="runs/mine", request=how, once=True))  # doctest: +SKIP
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP

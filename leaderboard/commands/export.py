@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
-from harness.errors import UsageError, shortened
+from harness.core.errors import UsageError, shortened
 
 FORMATS = ("json", "csv", "md", "tex")
 
@@ -108,7 +108,7 @@ def command(
 def _export_runs(
     model: str, folder: Path, suites: tuple[str, ...], tasks: str, settings: str, results: Path | None
 ) -> int:
-    from harness.trec import export_trec
+    from harness.tools.trec import export_trec
 
     done = export_trec(model, folder, suites=suites, tasks=tasks, settings=settings, results=results)
     for path in done.files:

@@ -40,7 +40,7 @@ def _mteb_results(path: Path, results: Path | None, workers: int | None, as_json
 
     PATH is the checkout or its `results` folder. Typed again, only new and changed files are read.
     """
-    from harness import paths
+    from harness.core import paths
     from leaderboard.data.mteb_import import import_results
 
     began = time.perf_counter()

@@ -11,13 +11,14 @@ from statistics import fmean
 import click
 from rich.table import Table
 
-from harness import catalog, paths
 from harness.commands import options
-from harness.errors import UsageError, shortened, unknown
-from harness.results import MeasuredSuite, suite_views
-from harness.scores import Aggregates, delta_text, score_text
-from harness.terminal import console, print_table
-from harness.types import Suite, SuiteOptions
+from harness.core import paths
+from harness.core.errors import UsageError, shortened, unknown
+from harness.core.terminal import console, print_table
+from harness.core.types import Suite, SuiteOptions
+from harness.plan import catalog
+from harness.results.results import MeasuredSuite, suite_views
+from harness.results.scores import Aggregates, delta_text, score_text
 from leaderboard.data.papers import (
     AVERAGE,
     Paper,

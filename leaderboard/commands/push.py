@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from harness.commands import options
-from harness.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -65,8 +65,8 @@ def command(site: str, variable: str, dry_run: bool, results: Path | None, as_js
 
 
 def _parcels(results: Path | None) -> list[Parcel]:
-    from harness import paths
-    from harness.store import Store
+    from harness.core import paths
+    from harness.storage.store import Store
     from leaderboard.web.push import Parcel
 
     folder = paths.results_folder(results)
@@ -119,7 +119,7 @@ def _progress(*, quiet: bool) -> Progress:
     """A bar on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.terminal import console
+    from harness.core.terminal import console
 
     text, rest = TextColumn("{task.description}", markup=False), TimeRemainingColumn(compact=True)
     screen = console(stderr=True)

@@ -73,7 +73,7 @@ def revoke(name: str, results: Path | None, as_json: bool) -> int:
 
 
 def _tokens(results: Path | None) -> Tokens:
-    from harness import paths
+    from harness.core import paths
     from leaderboard.web.tokens import Tokens
 
     return Tokens(paths.results_folder(results))
@@ -92,7 +92,7 @@ def _print_json(**content: Any) -> int:
 def _print_table(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from harness.terminal import console, print_table
+    from harness.core.terminal import console, print_table
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}")
     keys = {"ends with": "tail"}

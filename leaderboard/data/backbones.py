@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import paths
+from harness.core import paths
 from leaderboard.data.papers import (
     AVERAGE,
     Paper,

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
-from harness.errors import RecordError
+from harness.core.errors import RecordError
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import slug
 

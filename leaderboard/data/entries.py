@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from harness.lineage import Lineage
-from harness.results import APPROXIMATE
+from harness.core.lineage import Lineage
+from harness.results.results import APPROXIMATE
 from leaderboard.data.suites import Raw, slug
 
 Origin = Literal["measured", "imported", "reported"]

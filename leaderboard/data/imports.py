@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from packaging.version import InvalidVersion, Version
 
-from harness import catalog
-from harness.imported import Imported
-from harness.store import Store
-from harness.types import Offer
+from harness.core.types import Offer
+from harness.plan import catalog
+from harness.storage.imported import Imported
+from harness.storage.store import Store
 from leaderboard.data.entries import TRUST, NewEntry
 from leaderboard.data.suites import REASONS, Scope, revisions, same_texts
 from leaderboard.data.tables import Row, Tables, entry_row, permanent

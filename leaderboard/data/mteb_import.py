@@ -24,9 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from harness import __version__, catalog
-from harness.errors import HarnessError, RecordError, UsageError
-from harness.imported import Imported
+from harness import __version__
+from harness.core.errors import HarnessError, RecordError, UsageError
+from harness.plan import catalog
+from harness.storage.imported import Imported
 from leaderboard.data.mteb_files import (
     CARD,
     FACTS,

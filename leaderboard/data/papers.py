@@ -16,8 +16,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from harness.catalog import open_suite
-from harness.errors import RecordError
+from harness.core.errors import RecordError
+from harness.plan.catalog import open_suite
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import duckdb
 import numpy as np
 
-from harness.errors import StoreError
-from harness.lineage import Lineage
+from harness.core.errors import StoreError
+from harness.core.lineage import Lineage
 from leaderboard.data.checks import CheckSummary, judged
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry

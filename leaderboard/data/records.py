@@ -13,9 +13,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from harness.errors import RecordError
-from harness.record import Record
-from harness.results import (
+from harness.core.errors import RecordError
+from harness.results.results import (
     Condition,
     EncodingCondition,
     RecipeCondition,
@@ -25,8 +24,9 @@ from harness.results import (
     weights_of,
     weights_text,
 )
-from harness.scores import TrainedResult
-from harness.store import Store
+from harness.results.scores import TrainedResult
+from harness.storage.record import Record
+from harness.storage.store import Store
 from leaderboard.data.entries import NewEntry, Number, Outcome, Unit
 from leaderboard.data.suites import REASONS, SiteSuite, main_scores
 from leaderboard.data.tables import Row, Tables, permanent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from harness.imported import Imported
+from harness.storage.imported import Imported
 from leaderboard.data.imports import table_path
 from leaderboard.data.suites import REVISIONS
 

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.scores import Untouched, column_chose, shown_only
-from harness.types import Suite
+from harness.core.types import Suite
+from harness.results.scores import Untouched, column_chose, shown_only
 from leaderboard.data.entries import Entry, precedence
 from leaderboard.data.suites import REASONS, SiteSuite
 

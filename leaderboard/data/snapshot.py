@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import duckdb
 from filelock import FileLock, Timeout
 
-from harness import files, paths
-from harness.imported import Imported
+from harness.core import files, paths
+from harness.storage.imported import Imported
 from leaderboard.data import checks, imports, paper_rows, records, watches
 from leaderboard.data.entries import Unit
 from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, all_scopes, listed

@@ -14,8 +14,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import catalog
-from harness.types import Column, Suite, SuiteOptions, Task
+from harness.core.types import Column, Suite, SuiteOptions, Task
+from harness.plan import catalog
 
 Reason = Literal["", "none", "failed", "other", "bad", "part", "seeds"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.watch.state import WATCHES, Watch
 from leaderboard.data.checks import document_units
 from leaderboard.data.entries import StoredDocument, Unit

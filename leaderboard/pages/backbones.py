@@ -21,7 +21,7 @@ from leaderboard.data.backbones import (
 from leaderboard.data.entries import precedence
 from leaderboard.data.papers import key_of, same_queries, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.pages._backbones import (
+from leaderboard.views.backbones import (
     GLUE,
     BackboneState,
     GlueView,
@@ -32,8 +32,8 @@ from leaderboard.pages._backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import kinds_of, made_of
+from leaderboard.views.sorting import Field, in_order, row_of
+from leaderboard.views.suite_table import kinds_of, made_of
 from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.formats import printed_value
 from leaderboard.web.page import Page, PageRoute, missing

@@ -9,7 +9,7 @@ from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, P
 from harness.checks.report import advice
 from leaderboard.data.checks import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.pages._check_tables import (
+from leaderboard.views.check_tables import (
     counted,
     delta_cell,
     score_cell,
@@ -17,7 +17,7 @@ from leaderboard.pages._check_tables import (
     verdict_cell,
     when_text,
 )
-from leaderboard.pages._task_scores import known_tasks, task_path
+from leaderboard.views.task_scores import known_tasks, task_path
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from leaderboard.data.checks import OVERALL, CheckSummary, Mean
 from leaderboard.data.queries import Queries
-from leaderboard.pages._check_tables import (
+from leaderboard.views.check_tables import (
     counted,
     delta_cell,
     marks_cell,

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from harness.errors import nearest
-from harness.scores import delta_text, score_text
+from harness.core.errors import nearest
+from harness.results.scores import delta_text, score_text
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
 from leaderboard.data.scores import OTHER, Floats
 from leaderboard.data.suites import REASONS, views
-from leaderboard.pages import _sorting
-from leaderboard.pages._comparison import Common, Gap, common, differing, measured_fields
-from leaderboard.pages._suite_table import made_of, mean_cell, mean_of, task_cell
-from leaderboard.pages._task_scores import TRUST_TEXTS, column_path
+from leaderboard.views import sorting
+from leaderboard.views.comparison import Common, Gap, common, differing, measured_fields
+from leaderboard.views.suite_table import made_of, mean_cell, mean_of, task_cell
+from leaderboard.views.task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
 from leaderboard.web.filters import Control, form
 from leaderboard.web.formats import parameters_text, seeds_text
@@ -410,7 +410,7 @@ def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state:
     fields = _task_fields(queries, shared, labels)
     kinds = [state.type] if state.type in shared.by_type else shared.by_type
     rows = [at for kind in kinds for at in shared.by_type[kind]]
-    rows = _sorting.in_order(rows, fields, state.sort) if state.sort else rows
+    rows = sorting.in_order(rows, fields, state.sort) if state.sort else rows
     known = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
     rule = "level by a test over the same examples, or by known intervals" if known else "equal"
     columns = shared.scores.site_suite.suite.columns
@@ -418,14 +418,14 @@ def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state:
         name="tasks",
         caption="Scores × 100 on what all have, and differences to the first",
         columns=[field.head(state, PATH) for field in fields],
-        rows=[_sorting.row_of(at, fields, columns[at].name) for at in rows],
+        rows=[sorting.row_of(at, fields, columns[at].name) for at in rows],
         notes=[f"“tie”: the best scores are {rule}."],
     )
 
 
-def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[_sorting.Field[int]]:
+def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[sorting.Field[int]]:
     site_suite, values = shared.scores.site_suite, shared.scores.values
-    columns, column = site_suite.suite.columns, _sorting.Field[int]
+    columns, column = site_suite.suite.columns, sorting.Field[int]
 
     def best(at: int) -> Cell:
         winners = shared.winners(at)
@@ -449,9 +449,9 @@ def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> lis
     return [*fields, column(key="best", label="Best", cell=best), kind]
 
 
-def _entry_fields(queries: Queries, shared: Common, row: int, label: str) -> Iterator[_sorting.Field[int]]:
+def _entry_fields(queries: Queries, shared: Common, row: int, label: str) -> Iterator[sorting.Field[int]]:
     """The columns of one entry: its scores, and how they differ from those of the first."""
-    values, column = shared.scores.values, _sorting.Field[int]
+    values, column = shared.scores.values, sorting.Field[int]
 
     def score(at: int) -> Cell:
         cell = task_cell(shared.scores, row, at, queries.entries)

@@ -12,7 +12,7 @@ from pydantic import Field as Parameter
 
 from leaderboard.data.backbones import Backbone, GlueLine, glue_lines
 from leaderboard.data.papers import key_of, title
-from leaderboard.pages._backbones import (
+from leaderboard.views.backbones import (
     GLUE,
     BackboneState,
     GlueView,
@@ -23,8 +23,8 @@ from leaderboard.pages._backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.pages._sorting import Field, in_order, row_of
-from leaderboard.pages._suite_table import how_cell, kinds_of, task_cell
+from leaderboard.views.sorting import Field, in_order, row_of
+from leaderboard.views.suite_table import how_cell, kinds_of, task_cell
 from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.formats import over_seeds, printed_value
 from leaderboard.web.page import Crumb, Page, PageRoute

@@ -13,8 +13,8 @@ from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbon
 from leaderboard.data.entries import precedence
 from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.pages._check_tables import judged_table
-from leaderboard.pages._model_scores import (
+from leaderboard.views.check_tables import judged_table
+from leaderboard.views.model_scores import (
     TRUST,
     EntryResults,
     Standing,
@@ -24,11 +24,11 @@ from leaderboard.pages._model_scores import (
     source_cell,
     suites_tables,
 )
-from leaderboard.pages._paper_tables import printed_cell
-from leaderboard.pages._sorting import in_order, row_of
-from leaderboard.pages._suite_table import kinds_of, made_of, mean_cell, task_cell
-from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import (
+from leaderboard.views.paper_tables import printed_cell
+from leaderboard.views.sorting import in_order, row_of
+from leaderboard.views.suite_table import kinds_of, made_of, mean_cell, task_cell
+from leaderboard.views.task_scores import task_path
+from leaderboard.views.training import (
     sweep_charts,
     sweep_table,
     sweeps_of,

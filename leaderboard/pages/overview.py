@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from harness.scores import score_text
+from harness.results.scores import score_text
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
-from leaderboard.pages._check_tables import when_text
-from leaderboard.pages._suite_table import (
+from leaderboard.views.check_tables import when_text
+from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
     mean_cell,
@@ -22,7 +22,7 @@ from leaderboard.pages._suite_table import (
     size_chart,
     tasks_text,
 )
-from leaderboard.pages._task_scores import task_path
+from leaderboard.views.task_scores import task_path
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.formats import parameters_text

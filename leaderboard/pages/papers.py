@@ -25,9 +25,9 @@ from leaderboard.data.papers import (
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteScores
 from leaderboard.data.suites import views
-from leaderboard.pages._paper_tables import Measured, paper_table, warnings
-from leaderboard.pages._suite_table import mean_cell, mean_of, task_cell
-from leaderboard.pages._training import recipes_of
+from leaderboard.views.paper_tables import Measured, paper_table, warnings
+from leaderboard.views.suite_table import mean_cell, mean_of, task_cell
+from leaderboard.views.training import recipes_of
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from harness.scores import delta_text, score_text
+from harness.results.scores import delta_text, score_text
 from leaderboard.data.papers import Paper
 from leaderboard.data.queries import Queries
 from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
-from leaderboard.pages import _sorting
-from leaderboard.pages._costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
-from leaderboard.pages._suite_table import untouched_note
+from leaderboard.views import sorting
+from leaderboard.views.costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
+from leaderboard.views.suite_table import untouched_note
 from leaderboard.web.charts import Axis, Point, Scatter, chart, frontier_points
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
@@ -274,7 +274,7 @@ def _point(dot: Dot, measure: str) -> Point:
 def _tables(
     points: _Points, where: Paging, state: _ParetoState, score: _Score, across: _Across
 ) -> list[Table]:
-    measure, expected, column = MEASURES[state.x], score.means.expected, _sorting.Field[Dot]
+    measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[Dot]
     last = [None, *points.best[:-1]] if points.plot.better == "lower" else [*points.best[1:], None]
     steps = {id(dot): before for dot, before in zip(points.best, last, strict=True)}
     fields = [
@@ -306,8 +306,8 @@ def _tables(
     ]
 
 
-def _table(name: str, caption: str, fields: Sequence[_sorting.Field[Dot]], dots: Sequence[Dot]) -> Table:
-    rows = [_sorting.row_of(dot, fields, dot.entry.slug, "" if dot.whole else "part") for dot in dots]
+def _table(name: str, caption: str, fields: Sequence[sorting.Field[Dot]], dots: Sequence[Dot]) -> Table:
+    rows = [sorting.row_of(dot, fields, dot.entry.slug, "" if dot.whole else "part") for dot in dots]
     return Table(name=name, caption=caption, columns=[field.head() for field in fields], rows=rows)
 
 

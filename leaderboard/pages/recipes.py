@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import Field
 
-from harness import catalog
-from harness.recipe import RecipeEntry
+from harness.jobs.recipe import RecipeEntry
+from harness.plan import catalog
 from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.pages._model_scores import SUITE_FIELDS, Standing, standings, standings_table
-from leaderboard.pages._sorting import Field as TableField
-from leaderboard.pages._suite_table import made_of, mean_cell, model_cell
-from leaderboard.pages._training import AnyRecipe, is_of_paper
+from leaderboard.views.model_scores import SUITE_FIELDS, Standing, standings, standings_table
+from leaderboard.views.sorting import Field as TableField
+from leaderboard.views.suite_table import made_of, mean_cell, model_cell
+from leaderboard.views.training import AnyRecipe, is_of_paper
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from harness.scores import score_text
+from harness.results.scores import score_text
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite
-from leaderboard.pages._model_scores import TRUST, data_text, reasons_of, score_cell
-from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import notes_on, training_charts
+from leaderboard.views.model_scores import TRUST, data_text, reasons_of, score_cell
+from leaderboard.views.task_scores import task_path
+from leaderboard.views.training import notes_on, training_charts
 from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging

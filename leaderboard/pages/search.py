@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from harness import catalog
+from harness.plan import catalog
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import Queries
-from leaderboard.pages._check_tables import counted
-from leaderboard.pages._task_scores import known_tasks, task_path
+from leaderboard.views.check_tables import counted
+from leaderboard.views.task_scores import known_tasks, task_path
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State, Text, address, paging

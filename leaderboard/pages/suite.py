@@ -13,8 +13,8 @@ from pydantic import Field
 from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.scores import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
-from leaderboard.pages._suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
-from leaderboard.pages._task_scores import column_path
+from leaderboard.views.suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
+from leaderboard.views.task_scores import column_path
 from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, paging

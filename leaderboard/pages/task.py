@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from harness.scores import score_text
+from harness.results.scores import score_text
 from leaderboard.data.descriptions import Description, describe_task
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
-from leaderboard.pages import _sorting
-from leaderboard.pages._suite_table import choices_made, kinds_of, leaks, made_of, texts_text
-from leaderboard.pages._task_scores import (
+from leaderboard.views import sorting
+from leaderboard.views.suite_table import choices_made, kinds_of, leaks, made_of, texts_text
+from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Question,
     Scored,
@@ -118,7 +118,7 @@ def _view(site: Site, state: _TaskState, task: str) -> Page:
     rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _fields(asked.scope, ranks, ranked)
-    rows = _sorting.in_order(rows, fields, state.sort)
+    rows = sorting.in_order(rows, fields, state.sort)
     where = paging(len(rows), state, path)
     best = _best_by_size(ranked)
     tables = [
@@ -127,7 +127,7 @@ def _view(site: Site, state: _TaskState, task: str) -> Page:
             caption=f"{name}: scores × 100",
             columns=[field.head(state, path, page=1) for field in fields],
             rows=[
-                _sorting.row_of(one, fields, one.entry.slug, "" if one.entry.id in ranks else "part")
+                sorting.row_of(one, fields, one.entry.slug, "" if one.entry.id in ranks else "part")
                 for one in rows[max(where.first - 1, 0) : where.last]
             ],
             notes=_notes(rows, ranked),
@@ -183,7 +183,7 @@ def _question(questions: Sequence[Question], name: str) -> Question:
     raise missing("scope", name, names, then="The task's page offers those there are.")
 
 
-def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) -> list[_sorting.Field[Scored]]:
+def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) -> list[sorting.Field[Scored]]:
     """The columns of the ranking."""
     best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
     marks = dict(zip(best, ("best", "second"), strict=False))
@@ -194,7 +194,7 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
     def score(one: Scored) -> float | None:
         return one.value if rank(one) else None
 
-    column = _sorting.Field[Scored]
+    column = sorting.Field[Scored]
     fields = [
         column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
                note="Entries that no known interval tells apart share a rank."),
@@ -291,14 +291,14 @@ def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
 
 
 def _size_table(best: Mapping[str, Scored]) -> Table:
-    column = _sorting.Field[tuple[str, Scored]]
+    column = sorting.Field[tuple[str, Scored]]
     fields = [
         column(key="size", label="Parameters", sort=lambda pair: pair[0]),
         column(key="model", label="Model", cell=lambda pair: _model(pair[1])),
         column(key="score", label="Score", numeric=True,
                cell=lambda pair: Cell(text=score_text(pair[1].value or 0), value=pair[1].value)),
     ]  # fmt: skip
-    rows = [_sorting.row_of(pair, fields, pair[1].entry.slug) for pair in best.items()]
+    rows = [sorting.row_of(pair, fields, pair[1].entry.slug) for pair in best.items()]
     columns = [field.head() for field in fields]
     return Table(name="sizes", caption="Best per size class", columns=columns, rows=rows)
 

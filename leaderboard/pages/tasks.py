@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from harness.scores import score_text
+from harness.results.scores import score_text
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
-from leaderboard.pages import _sorting
-from leaderboard.pages._task_scores import Best, all_questions, best_of, known_tasks, task_path
+from leaderboard.views import sorting
+from leaderboard.views.task_scores import Best, all_questions, best_of, known_tasks, task_path
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
@@ -86,7 +86,7 @@ def _tasks(queries: Queries, *, scored: bool) -> list[_Task]:
     return rows
 
 
-def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Task]]:
+def _fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Task]]:
     """The columns; `shown` are the rows whose best score is to be read."""
     best = best_of(queries, [one.name for one in shown])
 
@@ -105,7 +105,7 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Ta
         href = address(f"/suites/{one.suites[0].slug}") if len(one.suites) == 1 else ""
         return Cell(text=text, value=one.titles or None, href=href, note=one.titles if more else "")
 
-    column = _sorting.Field[_Task]
+    column = sorting.Field[_Task]
     return [
         column(key="name", label="Task", sticky=True, sort=lambda one: one.name.casefold(),
                cell=lambda one: Cell(text=one.name, value=one.name, href=task_path(one.name))),
@@ -131,7 +131,7 @@ def _view(site: Site, state: _TasksState) -> Page:
     types = Counter(one.type for one in tasks)
     if state.type and state.type not in types:
         raise missing("task type", state.type, types, then="The page /tasks offers those there are.")
-    rows = _sorting.in_order([one for one in tasks if _fits(state, one)], _fields(queries, ()), state.sort)
+    rows = sorting.in_order([one for one in tasks if _fits(state, one)], _fields(queries, ()), state.sort)
     where = paging(len(rows), state, PATH)
     shown = rows[max(where.first - 1, 0) : where.last]
     fields = _fields(queries, shown)
@@ -143,7 +143,7 @@ def _view(site: Site, state: _TasksState) -> Page:
             Table(
                 name="tasks", caption="Tasks; scores × 100", notes=[NOTE],
                 columns=[field.head(state, PATH, page=1) for field in fields],
-                rows=[_sorting.row_of(one, fields, one.name) for one in shown],
+                rows=[sorting.row_of(one, fields, one.name) for one in shown],
             )
         ],
         context=_TasksPage(form=_form(queries, state, types), paging=where),

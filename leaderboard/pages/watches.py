@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.scores import score_text
+from harness.results.scores import score_text
 from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import Entry as Checkpoint
 from leaderboard.data.queries import Queries
 from leaderboard.data.watches import opened
-from leaderboard.pages._check_tables import (
+from leaderboard.views.check_tables import (
     counted,
     moment_cell,
     score_cell,

@@ -1,0 +1,1 @@
+"""The web server: routes, formats, tables, charts, caching and access."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.scores import score_text
+from harness.results.scores import score_text
 from leaderboard.data.suites import views
 from leaderboard.web.page import missing
 from leaderboard.web.site import Site

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from harness.errors import HarnessError, StoreError
+from harness.core.errors import HarnessError, StoreError
 from leaderboard.web.cache import answer
 from leaderboard.web.limits import Refusal
 from leaderboard.web.page import FORMATS, NotFound, Page

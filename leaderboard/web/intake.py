@@ -22,11 +22,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from harness.errors import HarnessError, RecordError
-from harness.identity import digest
-from harness.record import RECORDS, Record
-from harness.store import Store
-from harness.types import Artifact
+from harness.core.errors import HarnessError, RecordError
+from harness.core.identity import digest
+from harness.core.types import Artifact
+from harness.storage.record import RECORDS, Record
+from harness.storage.store import Store
 from leaderboard.web.limits import Limits, Refusal, client_of
 from leaderboard.web.tables import is_number
 from leaderboard.web.tokens import OWNER_ONLY, SCOPES, Token, Tokens, locked, site_folder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import UsageError, nearest, unknown
+from harness.core.errors import UsageError, nearest, unknown
 from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
 from leaderboard.web.tables import Table

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from harness.errors import nearest
+from harness.core.errors import nearest
 
 Text = Annotated[str, StringConstraints(max_length=200)]
 Texts = Annotated[list[Text], Field(max_length=200)]

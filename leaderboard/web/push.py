@@ -16,8 +16,8 @@ from http.client import HTTPException
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from harness.errors import HarnessError, UsageError
-from harness.record import Record
+from harness.core.errors import HarnessError, UsageError
+from harness.storage.record import Record
 
 TRIES = 6
 """How often one record is sent before the site is given up."""

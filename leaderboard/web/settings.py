@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import paths
-from harness.errors import UsageError
+from harness.core import paths
+from harness.core.errors import UsageError
 
 PAGES_A_MINUTE = 1200
 POSTS_A_MINUTE = 60

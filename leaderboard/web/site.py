@@ -17,8 +17,8 @@ from jinja2 import Environment, PackageLoader, Template, select_autoescape
 from pydantic import ValidationError
 
 from harness import __version__
-from harness.errors import UsageError
-from harness.registry import open_entry
+from harness.core.errors import UsageError
+from harness.core.registry import open_entry
 from leaderboard import pages
 from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries

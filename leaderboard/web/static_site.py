@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from harness.errors import StoreError, UsageError
-from harness.terminal import console
+from harness.core.errors import StoreError, UsageError
+from harness.core.terminal import console
 from leaderboard.web.badges import badge
 from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute

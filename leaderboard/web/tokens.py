@@ -15,8 +15,8 @@ from typing import Literal
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness import files
-from harness.errors import RecordError, StoreError, UsageError, unknown
+from harness.core import files
+from harness.core.errors import RecordError, StoreError, UsageError, unknown
 
 SCOPES = ("records:write",)
 """What a token may allow."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.record import EXAMPLE_COLUMNS, RUN_COLUMNS, RUN_DEPTH
+from harness.storage.record import EXAMPLE_COLUMNS, RUN_COLUMNS, RUN_DEPTH
 from suites._mteb.model import Model
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Examples:
 
     @property
     def columns(self) -> dict[str, list[Any]]:
-        """The columns of the per-example file (harness.record.EXAMPLE_COLUMNS), {} without rows."""
+        """The columns of the per-example file (harness.storage.record.EXAMPLE_COLUMNS), {} without rows."""
         return self._columns if self._count else {}
 
     def before(self, split: str, subsets: Sequence[str]) -> None:
@@ -198,7 +198,7 @@ def _retrieval(
 
 
 class Run:
-    """The columns of a run file (harness.record.RUN_COLUMNS), subset by subset; {} without a search."""
+    """The columns of a run file (RUN_COLUMNS of harness.storage.record) by subset; {} without a search."""
 
     def __init__(self, task: AbsTask) -> None:
         self._task: Any = task

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import DataError
-from harness.types import DOCUMENT_TEXT, DocumentText, Role, TextEncoder, TextModel, TextRanker
+from harness.core.errors import DataError
+from harness.core.types import DOCUMENT_TEXT, DocumentText, Role, TextEncoder, TextModel, TextRanker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,7 +102,7 @@ class Model:
     def _search(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int
     ) -> dict[str, dict[str, float]]:
-        from harness.search import top_k
+        from harness.search.search import top_k
 
         scores, at = top_k(
             vectors,
@@ -124,7 +124,7 @@ class Model:
         names: tuple[list[str], list[str]],
         top_ranked: Mapping[str, Sequence[str]],
     ) -> dict[str, dict[str, float]]:
-        from harness.search import compare
+        from harness.search.search import compare
 
         query_ids, document_ids = names
         where = {document: row for row, document in enumerate(document_ids)}

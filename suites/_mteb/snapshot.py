@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError, unknown
-from harness.types import Column, DataTable, Size, Suite, SuiteOptions
+from harness.core.errors import UsageError, unknown
+from harness.core.types import Column, DataTable, Size, Suite, SuiteOptions
 
 
 class _Rows(Mapping[str, Any]):

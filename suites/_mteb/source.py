@@ -17,9 +17,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.types import (
+    DOCUMENT_TEXT,
+    Data,
+    DataTable,
+    DocumentText,
+    Outcome,
+    Scores,
+    Size,
+    Task,
+    TextModel,
+)
 from harness.data.schema import readable_folder
-from harness.errors import DataError, HarnessError, UsageError
-from harness.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Scores, Size, Task, TextModel
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
@@ -47,15 +57,15 @@ class MtebSource:
         return _scoring()
 
     def tables(self, task: Task) -> tuple[DataTable, ...]:
-        """The tables that the task reads (see harness.types.TableSource)."""
+        """The tables that the task reads (see harness.core.types.TableSource)."""
         return load().task(task.name).tables(task.splits, task.subsets)
 
     def size(self, task: Task) -> Size:
-        """The size of the texts to encode (see harness.types.TableSource)."""
+        """The size of the texts to encode (see harness.core.types.TableSource)."""
         return load().task(task.name).size(task.splits, task.subsets)
 
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
-        """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
+        """Score `encoder` on the mteb task of this name (see harness.core.types.TaskSource)."""
         _require()
         info = snapshot.load().task(task.name)
         _require_hub(info, data)
@@ -66,7 +76,7 @@ class MtebSource:
         return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *notes))
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
-        """The texts of the task (see harness.types.CorpusSource)."""
+        """The texts of the task (see harness.core.types.CorpusSource)."""
         _require()
         _require_hub(snapshot.load().task(task.name), data)
         with _quiet():
@@ -373,13 +383,13 @@ class BuiltSource:
         return _scoring(RULES)
 
     def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
-        """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
+        """Score `encoder` on the loader's data (see harness.core.types.TaskSource)."""
         _require()
         with _quiet():
             return _run(self._made(task, seed), encoder, task.documents)
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
-        """The texts of the task (see harness.types.CorpusSource)."""
+        """The texts of the task (see harness.core.types.CorpusSource)."""
         _require()
         with _quiet():
             return corpus_texts(self._made(task, seed), task.documents)

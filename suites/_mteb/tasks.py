@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from harness.errors import UsageError, unknown
-from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
+from harness.core.errors import UsageError, unknown
+from harness.core.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
 from suites._mteb import snapshot
 from suites._mteb.snapshot import TaskInfo, TaskUse, nothing_left
 from suites._mteb.source import MtebSource

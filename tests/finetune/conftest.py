@@ -13,11 +13,11 @@ import tiny
 from contextual_pairs import pairs_file
 from finetune.cde.plan import ContextualRecipe
 from finetune.recipes import cde_batching
-from harness.encoding import Encoding, Settings
-from harness.models import ModelOptions, subject
-from harness.recipe import RecipeEntry
-from harness.training import TrainingSpec
-from harness.types import Artifact
+from harness.core.encoding import Encoding, Settings
+from harness.core.types import Artifact
+from harness.jobs.recipe import RecipeEntry
+from harness.plan.models import ModelOptions, subject
+from harness.training.training import TrainingSpec
 
 
 @pytest.fixture(scope="module")

@@ -22,14 +22,14 @@ from finetune.embedding import trainer
 from finetune.embedding.losses import InfoNCE, NegativeFilter
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde
-from harness import catalog
-from harness.data.training import TrainingData
-from harness.encoder.model_settings import describe
+from harness.core.errors import DataError, HarnessError, ModelError, UsageError
+from harness.core.lineage import read_document
+from harness.core.types import Artifact
+from harness.data.training.sets import TrainingData
+from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.errors import DataError, HarnessError, ModelError, UsageError
-from harness.lineage import read_document
-from harness.training import TrainingSpec, read_log, run_training
-from harness.types import Artifact
+from harness.plan import catalog
+from harness.training.training import TrainingSpec, read_log, run_training
 
 SMALL: dict[str, Any] = {"entry": cde.RECIPE, "context_size": 6, "soft_prompts": 2, "chunk": 3}
 

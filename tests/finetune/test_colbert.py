@@ -25,18 +25,18 @@ from finetune.colbert.training import ColBERTSetup
 from finetune.embedding import trainer as module
 from finetune.embedding.trainer import train
 from finetune.recipes import colbert
-from harness import training
+from harness.core.encoding import Settings
+from harness.core.errors import HarnessError, UsageError
+from harness.core.types import SIDES, Artifact
 from harness.data.locate import DataSettings
-from harness.data.training import LocatedTraining, own_training
-from harness.data.training_rows import count_trained, load_training, trained_texts, write_text_hashes
-from harness.encoder.content import content_key
-from harness.encoder.late_interaction import TokenEncoder
+from harness.data.training.loading import count_trained, load_training, trained_texts, write_text_hashes
+from harness.data.training.sets import LocatedTraining, own_training
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load_any
-from harness.encoder.model_settings import describe, resolve_encoding
-from harness.encoding import Settings
-from harness.errors import HarnessError, UsageError
-from harness.training import TrainingSpec, read_log
-from harness.types import SIDES, Artifact
+from harness.encoder.token_encoder import TokenEncoder
+from harness.training import training
+from harness.training.training import TrainingSpec, read_log
 
 SETTINGS = {
     "batch_size": 4,

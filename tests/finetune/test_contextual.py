@@ -28,15 +28,15 @@ from finetune.embedding.batches import PackedOrder, packed
 from finetune.embedding.losses import NegativeFilter, false_negatives, filtered_loss
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
-from harness import training
-from harness.encoder.model_settings import describe
-from harness.encoding import Encoding, OwnTexts, Settings
-from harness.errors import DataError, HarnessError, UsageError
-from harness.lineage import ParentPart
-from harness.models import ModelOptions, subject
-from harness.training import TrainingSpec, read_log, run_training
-from harness.training_plan import TrainingRequest, _guided, planned_models
-from harness.types import Artifact
+from harness.core.encoding import Encoding, OwnTexts, Settings
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.lineage import ParentPart
+from harness.core.types import Artifact
+from harness.encoder.folder.description import describe
+from harness.plan.models import ModelOptions, subject
+from harness.plan.training_plan import TrainingRequest, _guided, planned_models
+from harness.training import training
+from harness.training.training import TrainingSpec, read_log, run_training
 
 SMALL = ClusterSettings(cluster_size=50, dimensions=16, iterations=10, starts=2)
 

@@ -19,11 +19,11 @@ from finetune.efficient.plan import EfficientRecipe
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
 from finetune.embedding.losses import symmetric_loss
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
-from harness.data.training import LocatedTraining, TrainingData
-from harness.encoder.model_settings import describe
-from harness.errors import HarnessError, UsageError
-from harness.training import TrainingSpec, read_log
-from harness.types import Artifact
+from harness.core.errors import HarnessError, UsageError
+from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.encoder.folder.description import describe
+from harness.training.training import TrainingSpec, read_log
 from stopped_trainings import kill_at, sentence
 
 RECIPES = {

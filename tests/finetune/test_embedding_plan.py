@@ -19,12 +19,12 @@ from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes import dpr, mldr
 from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
-from harness import catalog
-from harness.data.training import LocatedTraining, TrainingData
-from harness.errors import DataError, HarnessError, UsageError
-from harness.lineage import ParentPart
-from harness.recipe import PlannedModel
-from harness.types import Artifact
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.lineage import ParentPart
+from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.jobs.recipe import PlannedModel
+from harness.plan import catalog
 
 OTHER: dict[str, Any] = {
     "pooling": "cls",

@@ -26,13 +26,14 @@ from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.embedding.trainer import EmbeddingSetup, train
 from finetune.recipes import dpr
 from finetune.recipes.simcse import RECIPE
-from harness import backbones, training
+from harness.core.errors import HarnessError
+from harness.core.types import Artifact
 from harness.data.offline import forbid_network
-from harness.data.training import LocatedTraining, TrainingData
-from harness.encoder.model_settings import describe
-from harness.errors import HarnessError
-from harness.training import TrainingSpec, read_log, run_training
-from harness.types import Artifact
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.encoder import backbones
+from harness.encoder.folder.description import describe
+from harness.training import training
+from harness.training.training import TrainingSpec, read_log, run_training
 from stopped_trainings import Killed, sentence
 
 SETTINGS = EmbeddingSettings(

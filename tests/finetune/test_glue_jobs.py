@@ -36,15 +36,15 @@ from finetune.glue.protocol import Cadence, Grid, Protocol, Stopping
 from finetune.glue.trainer import Evaluation, Progress
 from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
-from harness import catalog
 from harness.cli import invoke
-from harness.documents import with_digest, without_digest
-from harness.errors import UsageError
-from harness.execute import Listeners
-from harness.record import Record
-from harness.report import Report
-from harness.store import Store
-from harness.types import LabelledData, LabelledSplit
+from harness.core.documents import with_digest, without_digest
+from harness.core.errors import UsageError
+from harness.core.types import LabelledData, LabelledSplit
+from harness.driver.execute import Listeners
+from harness.driver.report.run import Report
+from harness.plan import catalog
+from harness.storage.record import Record
+from harness.storage.store import Store
 
 # From a backbone to the table of GLUE: grids, choice, transfer, fresh seeds, and going on after a stop
 

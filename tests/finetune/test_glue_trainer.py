@@ -42,9 +42,9 @@ from finetune.glue.trainer import (
     train,
 )
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
+from harness.core.errors import ModelError
 from harness.encoder.engine import let_end_pad, require_padding
-from harness.encoder.model_settings import family_in
-from harness.errors import ModelError
+from harness.encoder.folder.description import family_in
 
 # The training loop against transformers' Trainer, float64 by hand, and its own rules
 

@@ -17,10 +17,10 @@ from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenize
 
 from finetune.embedding.instructions import InstructionFormat
 from finetune.recipes._neobert_instructions import BY_TYPE, EVALUATION, TRAINING, evaluation_instructions
-from harness.backbones import minilm
+from harness.core.encoding import Encoding, OwnTexts
+from harness.core.types import Role, SuiteOptions
+from harness.encoder.backbones import minilm
 from harness.encoder.engine import tokenized
-from harness.encoding import Encoding, OwnTexts
-from harness.types import Role, SuiteOptions
 from suites._mteb.tasks import benchmark
 
 TRAINED = [

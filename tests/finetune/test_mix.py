@@ -24,15 +24,15 @@ from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.mix.training import MixRows, MixSetup
 from finetune.recipes.unified_contrastive import RECIPE
-from harness.arguments import with_settings
-from harness.data.training import LocatedTraining, TrainingData
-from harness.data.training_rows import count_trained, load_rows, trained_texts
-from harness.encoder.model_settings import describe
-from harness.encoding import Settings
-from harness.errors import HarnessError, UsageError
-from harness.lineage import Lineage
-from harness.training import TrainingSpec, read_log, run_training
-from harness.types import Artifact
+from harness.core.arguments import with_settings
+from harness.core.encoding import Settings
+from harness.core.errors import HarnessError, UsageError
+from harness.core.lineage import Lineage
+from harness.core.types import Artifact
+from harness.data.training.loading import count_trained, load_rows, trained_texts
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.encoder.folder.description import describe
+from harness.training.training import TrainingSpec, read_log, run_training
 from stopped_trainings import kill_at, sentence
 
 # The loss
@@ -344,7 +344,7 @@ def test_all_data_that_is_not_here_is_named_with_the_sets_that_are(
     tmp_path: Path, backbone: Artifact
 ) -> None:
     from harness.data.locate import DataSettings
-    from harness.training_plan import TrainingRequest, planned_models
+    from harness.plan.training_plan import TrainingRequest, planned_models
 
     folder = tmp_path / "root" / "sentence-transformers" / "all-nli" / "triplet"
     folder.mkdir(parents=True)
@@ -470,7 +470,7 @@ def test_a_set_with_fewer_rows_than_its_batch_is_refused(
     ],
 )
 def test_a_file_of_instructions_that_fits_nothing_is_refused(tmp_path: Path, content: Any, said: str) -> None:
-    from harness import catalog
+    from harness.plan import catalog
 
     file = tmp_path / "own.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -484,7 +484,7 @@ def test_a_file_of_instructions_that_fits_nothing_is_refused(tmp_path: Path, con
 
 
 def test_own_instructions_are_those_of_training_and_of_evaluation(tmp_path: Path, backbone: Artifact) -> None:
-    from harness import catalog
+    from harness.plan import catalog
 
     file = tmp_path / "own.toml"
     file.write_text(

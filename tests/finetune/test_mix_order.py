@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from finetune.embedding.batches import DrawnSet, MixOrder, Rows, probabilities
 from finetune.embedding.trainer import _Slices
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 
 Draws = Literal["replacement", "turns"]
 Labels = Callable[[Rows], NDArray[np.uint64]]

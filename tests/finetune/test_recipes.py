@@ -15,12 +15,12 @@ from fakes import artifact
 from finetune.glue.jobs import Finetune, ScoreFromRuns
 from finetune.glue.protocol import Cadence, Optimizer, Protocol, RunScore
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
-from harness import catalog
+from harness.core.errors import HarnessError
+from harness.core.identity import canonical, digest
+from harness.core.types import SEED, Data, Task
 from harness.data.locate import Located
-from harness.errors import HarnessError
-from harness.identity import canonical, digest
-from harness.recipe import RecipePlan
-from harness.types import SEED, Data, Task
+from harness.jobs.recipe import RecipePlan
+from harness.plan import catalog
 from suites.glue import GLUE, TASKS
 
 # Every field of every run of the GLUE recipes against tables typed from the papers and their code

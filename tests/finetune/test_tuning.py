@@ -17,10 +17,10 @@ from finetune.efficient.tuning import TuningSettings, apply_tuning, merge_adapte
 from finetune.flops import ParameterCount, backbone_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
-from harness import backbones
-from harness.backbones.gpt_neox import SIZES, non_embedding_parameters
+from harness.core.errors import UsageError
+from harness.encoder import backbones
+from harness.encoder.backbones.gpt_neox import SIZES, non_embedding_parameters
 from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.errors import UsageError
 from tiny_networks import batch, means, network, shrunk, texts
 
 FAMILIES = tiny.families()

@@ -11,7 +11,7 @@ import pytest
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.recipes.unified_contrastive import RECIPE
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import plain_attention
 import tiny_networks
-from harness import backbones
+from harness.encoder import backbones
 from harness.encoder.attention.interface import Needs
 from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
 from harness.encoder.network.layers import _slopes

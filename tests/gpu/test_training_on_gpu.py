@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import tiny_networks
-from harness import backbones
+from harness.encoder import backbones
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, texts
 

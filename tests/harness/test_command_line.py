@@ -25,8 +25,8 @@ from safetensors.numpy import load_file, save_file
 from blocked import BLOCK
 from fakes import Evil
 from harness.cli import invoke
-from harness.errors import UsageError
-from harness.record import SCHEMA
+from harness.core.errors import UsageError
+from harness.storage.record import SCHEMA
 from tiny import WORDS
 
 
@@ -114,7 +114,7 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_path: Path) -> None:
     """The second has its word embeddings shuffled; in both orders each scores as it does alone."""
-    from harness.backbones.minilm import _locate
+    from harness.encoder.backbones.minilm import _locate
 
     folders = [tmp_path / name / "model" for name in ("a", "b")]
     for folder in folders:
@@ -139,7 +139,7 @@ def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_p
 
 @pytest.mark.slow
 def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tmp_path: Path) -> None:
-    from harness.backbones.minilm import _locate
+    from harness.encoder.backbones.minilm import _locate
 
     copy = tmp_path / "elsewhere"
     shutil.copytree(_locate(), copy)
@@ -280,7 +280,7 @@ def test_a_folder_without_data_that_is_known_is_an_error(
 def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     spoil: Any, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.backbones.minilm import _locate
+    from harness.encoder.backbones.minilm import _locate
 
     folder = tmp_path / "spoilt"
     shutil.copytree(_locate(), folder)
@@ -309,7 +309,7 @@ def without_a_layer(folder: Path, _: Path) -> None:
 def test_a_model_that_does_not_load_as_it_should_has_no_record(
     spoil: Any, said: str, code: int, own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.backbones.minilm import _locate
+    from harness.encoder.backbones.minilm import _locate
 
     folder = tmp_path / "spoilt"
     shutil.copytree(_locate(), folder)
@@ -369,9 +369,9 @@ def test_a_bad_row_fails_its_task_with_file_and_line(
 def test_a_record_of_a_newer_schema_is_refused(
     own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.evaluation import prepare
-    from harness.request import Request
-    from harness.store import Store
+    from harness.driver.evaluation import prepare
+    from harness.plan.request import Request
+    from harness.storage.store import Store
 
     request = Request(models=("minilm",), suites=(f"local:{own_data}",), results=tmp_path / "r")
     cell = prepare(request).plan.cells[0]
@@ -407,7 +407,7 @@ def test_a_full_disk_stops_the_run_with_nothing_lost(own_data: Path, tmp_path: P
 AS_NOBODY = """
 import contextlib, io, json, os, sys
 from harness.cli import invoke
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 commands = json.loads(sys.argv[1])
 assert invoke(commands.pop(0)) == 0  # imports everything while it may be read
 os.setgroups([])
@@ -426,7 +426,7 @@ print("told", json.dumps(told))
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
     """As user nobody: locked results, cache, model folder, weights, own data; each one message."""
-    from harness.backbones.minilm import _locate
+    from harness.encoder.backbones.minilm import _locate
 
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
@@ -485,7 +485,7 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
 
 def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp_path: Path) -> None:
     """Two names of one model, and two models of one name."""
-    from harness.backbones.minilm import _locate
+    from harness.encoder.backbones.minilm import _locate
 
     for name in ("a", "b"):
         shutil.copytree(_locate(), tmp_path / name / "model")

@@ -21,25 +21,26 @@ import harness
 import tiny
 from blocked import BLOCK, BLOCKER
 from finetune.recipes import glue_quick
-from harness import catalog, training_jobs
 from harness.checks.sides import CheckRequest
 from harness.cli import invoke
-from harness.context import Event
-from harness.data.training import TrainingData
-from harness.documents import with_digest
-from harness.errors import UsageError
-from harness.execute import Listeners
-from harness.jobs import Job
-from harness.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
-from harness.model_store import ModelStore
-from harness.recipe_request import Recipes
-from harness.record import Record
-from harness.report import Report
-from harness.request import Request, ResolvedRequest
-from harness.store import Store
-from harness.training import EVENTS, Listener, TrainingOutcome, TrainingSpec, _Messages
-from harness.training_plan import Sweep, _require_comparable
-from harness.training_process import _train
+from harness.core.documents import with_digest
+from harness.core.errors import UsageError
+from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
+from harness.data.training.sets import TrainingData
+from harness.driver.execute import Listeners
+from harness.driver.report.run import Report
+from harness.jobs import training_jobs
+from harness.jobs.context import Event
+from harness.jobs.jobs import Job
+from harness.plan import catalog
+from harness.plan.recipe_request import Recipes
+from harness.plan.request import Request, ResolvedRequest
+from harness.plan.training_plan import Sweep, _require_comparable
+from harness.storage.record import Record
+from harness.storage.store import Store
+from harness.training.model_store import ModelStore
+from harness.training.training import EVENTS, Listener, TrainingOutcome, TrainingSpec, _Messages
+from harness.training.training_process import _train
 from harness.watch.watch import WatchOptions, follow
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
@@ -248,7 +249,7 @@ def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], caps
     deviation = sum((score - mean) ** 2 for score in one) ** 0.5
     assert over["columns"]["one"]["deviation"] == pytest.approx(deviation)
     assert [entry["lineage"]["seed"] for entry in found["trained"]] == [42, 43]
-    from harness.terminal import console
+    from harness.core.terminal import console
 
     report.print(console())
     printed = capsys.readouterr().out
@@ -427,7 +428,7 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
     assert not swept(asked).prepared.plan.jobs
     direct = run(asked, recipe_settings={"share": best})
     assert [job.kind for job in direct.prepared.plan.jobs if job.kind == "train"] == [], "it is there"
-    from harness.terminal import console
+    from harness.core.terminal import console
 
     report.print(console())
     printed = capsys.readouterr().out
@@ -624,9 +625,9 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
     script.write_text(
         "import json, os, signal, sys\n"
         "if __name__ == '__main__':\n"
-        "    import harness, harness.training_jobs as jobs, sample_model_recipe\n"
-        "    from harness import catalog\n"
-        "    from harness.execute import Listeners\n"
+        "    import harness, harness.jobs.training_jobs as jobs, sample_model_recipe\n"
+        "    from harness.plan import catalog\n"
+        "    from harness.driver.execute import Listeners\n"
         "    catalog.recipes = lambda: {'sample-centered': sample_model_recipe.RECIPE}\n"
         "    asked, point = json.loads(sys.argv[1]), sys.argv[2]\n"
         "    def kill(*_):\n"
@@ -775,7 +776,7 @@ def test_a_check_trains_scores_and_compares_in_one_command(
         scores = [{r.task.name: r.main_score for r in one.records}[task["task"]] for one in (mine, theirs)]
         assert [task["candidate"], task["baseline"]] == pytest.approx(scores)
 
-    script = f"{BLOCKER}\nimport sample_model_recipe\nfrom harness import catalog\n" + (
+    script = f"{BLOCKER}\nimport sample_model_recipe\nfrom harness.plan import catalog\n" + (
         "known = {**catalog.recipes(), 'sample-centered': sample_model_recipe.RECIPE}\n"
         "catalog.recipes = lambda: known\nfrom harness.cli import invoke\nsys.exit(invoke(sys.argv[1:]))"
     )
@@ -973,7 +974,7 @@ def test_a_killed_driver_takes_its_training_along(
     script = tmp_path / "go.py"
     script.write_text(
         "if __name__ == '__main__':\n"
-        "    import harness, slow_recipe\n    from harness import catalog\n"
+        "    import harness, slow_recipe\n    from harness.plan import catalog\n"
         "    catalog.recipes = lambda: {'sample-centered': slow_recipe.RECIPE}\n"
         f"    harness.train({asked['model']!r}, 'sample-centered', train_data={str(asked['train_data'])!r},"
         f" results={str(asked['results'])!r}, cache={str(asked['cache'])!r}, offline=True)\n"

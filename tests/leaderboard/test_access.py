@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
-from harness.errors import HarnessError, RecordError, StoreError, UsageError
+from harness.core.errors import HarnessError, RecordError, StoreError, UsageError
 from leaderboard.commands import token as commands
 from leaderboard.web.headers import SecurityHeaders
 from leaderboard.web.intake import Audit

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from harness.documents import with_digest
-from harness.identity import digest
-from harness.lineage import Lineage, ParentPart, SweepPart
-from harness.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
-from harness.store import Store
-from harness.types import Artifact
+from harness.core.documents import with_digest
+from harness.core.identity import digest
+from harness.core.lineage import Lineage, ParentPart, SweepPart
+from harness.core.types import Artifact
+from harness.storage.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
+from harness.storage.store import Store
 from leaderboard.web.intake import Audit, Intake, router
 from leaderboard.web.limits import Limits
 from leaderboard.web.tokens import Tokens

@@ -17,10 +17,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from harness.errors import HarnessError, UsageError
-from harness.identity import digest
-from harness.record import RECORDS, Record
-from harness.store import Store
+from harness.core.errors import HarnessError, UsageError
+from harness.core.identity import digest
+from harness.storage.record import RECORDS, Record
+from harness.storage.store import Store
 from leaderboard.commands import push
 from leaderboard.web import push as client
 from leaderboard.web.intake import Intake, router

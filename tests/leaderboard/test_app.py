@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from harness.store import Store
+from harness.storage.store import Store
 from leaderboard.web.app import PageJson, create_app
 from leaderboard.web.headers import HEADERS
 from leaderboard.web.page import FORMATS
@@ -333,7 +333,7 @@ def test_records_are_taken_only_with_tokens(tmp_path: Path) -> None:
 
 def test_a_pushed_record_of_any_identity_does_not_take_the_site_down(tmp_path: Path) -> None:
     """The intake takes what hangs together; what no run wrote is left out of the pages."""
-    from harness.identity import digest
+    from harness.core.identity import digest
 
     app = small_app(tmp_path)
     asking = client(app)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backbones import entries
-from harness.catalog import suites
-from harness.errors import RecordError
+from harness.core.errors import RecordError
+from harness.encoder.backbones import entries
+from harness.plan.catalog import suites
 from leaderboard.data.backbones import (
     BENCHMARKS,
     GlueLine,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from harness.errors import StoreError, UsageError
+from harness.core.errors import StoreError, UsageError
 from leaderboard import pages
 from leaderboard.web.limits import Refusal
 from leaderboard.web.page import NotFound, missing

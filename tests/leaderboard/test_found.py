@@ -18,16 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import task as fake_task
-from harness import catalog, paths
-from harness.bm25 import bm25
-from harness.documents import with_digest
-from harness.identity import digest, evaluation_identity
-from harness.jobs import _examples_bytes
-from harness.record import ErrorPart, ExamplesPart, Record
-from harness.results import condition_of, suite_views
-from harness.scores import Aggregates, TrainedResult
-from harness.store import Store
-from harness.types import Column, Data, Suite, SuiteOptions
+from harness.core import paths
+from harness.core.documents import with_digest
+from harness.core.identity import digest, evaluation_identity
+from harness.core.types import Column, Data, Suite, SuiteOptions
+from harness.jobs.jobs import _examples_bytes
+from harness.plan import catalog
+from harness.results.results import condition_of, suite_views
+from harness.results.scores import Aggregates, TrainedResult
+from harness.search.bm25 import bm25
+from harness.storage.record import ErrorPart, ExamplesPart, Record
+from harness.storage.store import Store
 from leaderboard.data import paper_rows as printed
 from leaderboard.data import records as measured
 from leaderboard.data.entries import NewEntry, Outcome

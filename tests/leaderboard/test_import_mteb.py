@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import imported
-from harness.errors import StoreError, UsageError
-from harness.store import Store
+from harness.core.errors import StoreError, UsageError
+from harness.storage import imported
+from harness.storage.store import Store
 from leaderboard.commands.import_ import command
 from leaderboard.data import mteb_files, mteb_import
 from leaderboard.data.mteb_files import FACTS, card_facts, parse_files, tasks_by_name

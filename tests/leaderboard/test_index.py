@@ -16,13 +16,13 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from harness import imported
-from harness.documents import with_digest
-from harness.errors import StoreError
-from harness.identity import digest
-from harness.record import ErrorPart, Record
-from harness.scores import Aggregates
-from harness.store import Store
+from harness.core.documents import with_digest
+from harness.core.errors import StoreError
+from harness.core.identity import digest
+from harness.results.scores import Aggregates
+from harness.storage import imported
+from harness.storage.record import ErrorPart, Record
+from harness.storage.store import Store
 from leaderboard.data import snapshot as module
 from leaderboard.data.entries import Unit
 from leaderboard.data.queries import SIZES, Entry, IndexChanged, Queries

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from harness.record import Record
+from harness.storage.record import Record
 from html_pages import BROWSER
-from leaderboard.pages._suite_table import SuiteState
 from leaderboard.pages.overview import TEXTS
+from leaderboard.views.suite_table import SuiteState
 from leaderboard.web.site import BOARDS
 from site_data import (
     Parsed,

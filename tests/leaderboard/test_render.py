@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from harness.identity import digest
-from harness.record import Record
-from harness.store import Store
+from harness.core.identity import digest
+from harness.storage.record import Record
+from harness.storage.store import Store
 from html_pages import BROWSER
 from leaderboard.web import formats as render
 from leaderboard.web.app import TableJson, create_app

@@ -15,11 +15,11 @@ import pytest
 from recompute import SOURCES, Recomputation, checks, main, verdict
 
 from fakes import artifact, record
-from harness.catalog import open_suite
 from harness.cli import invoke
-from harness.errors import RecordError
-from harness.record import Record
-from harness.store import Store
+from harness.core.errors import RecordError
+from harness.plan.catalog import open_suite
+from harness.storage.record import Record
+from harness.storage.store import Store
 from leaderboard.data.papers import (
     OVER_TASKS,
     OVER_TYPES,
@@ -32,7 +32,7 @@ from leaderboard.data.papers import (
     plain,
     printed_names,
 )
-from leaderboard.pages._paper_tables import paper_table
+from leaderboard.views.paper_tables import paper_table
 from leaderboard.web.tables import Cell, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
@@ -596,7 +596,7 @@ def test_a_malformed_file_is_named(copied: Path, break_it: Callable[[Path], None
 def test_reading_needs_neither_torch_nor_mteb() -> None:
     code = (
         "import sys; from pathlib import Path; from leaderboard.data.papers import papers\n"
-        "from leaderboard.pages._paper_tables import paper_table\n"
+        "from leaderboard.views.paper_tables import paper_table\n"
         "for paper in papers(Path(sys.argv[1])).values():\n"
         "    assert [paper_table(paper, table) for table in paper.tables.values()]\n"
         "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"

@@ -17,14 +17,14 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from harness import catalog
-from harness.lineage import ParentPart
-from harness.types import SuiteOptions
+from harness.core.lineage import ParentPart
+from harness.core.types import SuiteOptions
+from harness.plan import catalog
 from html_pages import BROWSER, figures, page, printed
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope, SiteSuite, slug
-from leaderboard.pages._suite_table import kinds_of, leaks, training_text
-from leaderboard.pages._training import sweep_charts, sweeps_of
+from leaderboard.views.suite_table import kinds_of, leaks, training_text
+from leaderboard.views.training import sweep_charts, sweeps_of
 from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"

@@ -19,12 +19,12 @@ from starlette.testclient import TestClient
 
 from fakes import encoding
 from finetune.glue.plan import _plain
-from harness import catalog
-from harness.errors import HarnessError, UsageError
-from harness.identity import digest, evaluation_identity
-from harness.jobs import model_part, task_part
-from harness.record import Record
-from harness.types import Artifact, SuiteOptions, Task
+from harness.core.errors import HarnessError, UsageError
+from harness.core.identity import digest, evaluation_identity
+from harness.core.types import Artifact, SuiteOptions, Task
+from harness.jobs.jobs import model_part, task_part
+from harness.plan import catalog
+from harness.storage.record import Record
 from leaderboard.commands.serve import command
 from leaderboard.data.suites import listed
 from leaderboard.web.app import create_app

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from starlette.testclient import TestClient
 
-from harness.errors import HarnessError, StoreError, UsageError
+from harness.core.errors import HarnessError, StoreError, UsageError
 from leaderboard.commands.export import command
 from leaderboard.web.static_site import write_site
 from site_data import (
@@ -185,7 +185,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def export(results: Path, *arguments: str) -> Result:
     with (
         mock.patch("leaderboard.data.snapshot.listed", return_value=suites()),
-        mock.patch("harness.paths.reference_folder", return_value=None),  # the server of the test has none
+        mock.patch(
+            "harness.core.paths.reference_folder", return_value=None
+        ),  # the server of the test has none
     ):
         return CliRunner().invoke(command, [*arguments, "--results", str(results)])
 

@@ -17,19 +17,19 @@ from scipy import stats
 from starlette.testclient import TestClient
 
 from fakes import task as fake_task
-from harness.scores import Aggregates, Mean
-from harness.types import Column, Suite
+from harness.core.types import Column, Suite
+from harness.results.scores import Aggregates, Mean
 from html_pages import BROWSER
 from leaderboard.data.entries import precedence
 from leaderboard.data.queries import Entry
 from leaderboard.data.scores import FEWEST, Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
 from leaderboard.data.suites import REASONS, SiteSuite
-from leaderboard.pages import _suite_table
-from leaderboard.pages._suite_table import GONE
+from leaderboard.views import suite_table
+from leaderboard.views.suite_table import GONE
 from leaderboard.web.tables import KINDS, PLAIN
 from site_data import HOSTILE, Parsed, names, standard_app, suites
 
-# A suite as arrays: both means, ranks and ties, against harness.scores, scipy and brute force
+# A suite as arrays: both means, ranks and ties, against harness.results.scores, scipy and brute force
 
 
 NONE = REASONS.index("none")
@@ -164,8 +164,8 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
 
 
 def test_approximate_scores_are_marked_and_come_after_exact_ones() -> None:
-    from harness.encoding import Plaid
-    from harness.results import EncodingCondition
+    from harness.core.encoding import Plaid
+    from harness.results.results import EncodingCondition
 
     late = {"dimension": 64, "query_length": 32, "document_length": 64, "expansion": True}
     encoding: dict[str, Any] = {
@@ -178,7 +178,7 @@ def test_approximate_scores_are_marked_and_come_after_exact_ones() -> None:
     exact, near = (entry(at, treatment=text, newest=str(at)) for at, text in enumerate(texts))
     assert [one.approximate for one in (exact, near)] == [False, True]
     assert max(near, exact, key=precedence) is exact
-    assert [_suite_table.kinds_of(one) for one in (exact, near)] == ["", "approximate"]
+    assert [suite_table.kinds_of(one) for one in (exact, near)] == ["", "approximate"]
 
 
 def test_scores_on_other_data_count_only_when_asked() -> None:
@@ -448,7 +448,7 @@ def test_columns_that_are_picked() -> None:
 
 
 def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_suite_table, "FEW", 3)
+    monkeypatch.setattr(suite_table, "FEW", 3)
     path, listed = "/suites/mteb-MTEB-kor-v1", suites()["mteb-MTEB-kor-v1"]
     columns = {column.name: column.type for column in listed.suite.columns}
 

@@ -25,8 +25,8 @@ from harness.watch import state
 from html_pages import BROWSER, Html, figures, printed
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
 from leaderboard.data.checks import line_of, name_of
-from leaderboard.pages._check_tables import suite_slug
 from leaderboard.pages.watches import values_of
+from leaderboard.views.check_tables import suite_slug
 from site_data import HOSTILE, Parsed
 
 # The pages of checks: model lines, their histories, and every number of a check

@@ -20,14 +20,14 @@ from sklearn.metrics import average_precision_score
 from starlette.testclient import TestClient
 
 import site_data
-from harness import catalog
-from harness.lineage import Lineage
-from harness.record import ExamplesPart
-from harness.store import Store
-from harness.types import SuiteOptions
+from harness.core.lineage import Lineage
+from harness.core.types import SuiteOptions
+from harness.plan import catalog
+from harness.storage.record import ExamplesPart
+from harness.storage.store import Store
 from html_pages import BROWSER, figures
 from leaderboard.data.suites import SiteSuite
-from leaderboard.pages._comparison import Common, common, differing
+from leaderboard.views.comparison import Common, common, differing
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
 from site_data import HOSTILE, Import

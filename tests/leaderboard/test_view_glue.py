@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from fakes import artifact
-from harness import catalog
-from harness.lineage import ParentPart
-from harness.types import SuiteOptions
+from harness.core.lineage import ParentPart
+from harness.core.types import SuiteOptions
+from harness.plan import catalog
 from html_pages import BROWSER, Html, figures, page
 from leaderboard.data.backbones import BENCHMARKS
 from leaderboard.data.suites import SiteSuite

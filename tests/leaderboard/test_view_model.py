@@ -15,11 +15,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from harness.record import ErrorPart
+from harness.storage.record import ErrorPart
 from html_pages import printed
 from leaderboard.data import papers
-from leaderboard.pages._training import grid_lines, training_charts
 from leaderboard.pages.model import find_model, parents_of
+from leaderboard.views.training import grid_lines, training_charts
 from leaderboard.web.site import Site
 
 MANY = 1200

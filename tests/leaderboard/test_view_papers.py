@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from fakes import artifact
-from harness import catalog
-from harness.lineage import MemberPart, ParentPart, SweepPart
-from harness.types import SuiteOptions
+from harness.core.lineage import MemberPart, ParentPart, SweepPart
+from harness.core.types import SuiteOptions
+from harness.plan import catalog
 from html_pages import Html, page
 from leaderboard.data.suites import SiteSuite
 from leaderboard.web.app import create_app

@@ -394,7 +394,7 @@ def test_no_pushed_provenance_takes_the_site_down(tmp_path: Path) -> None:
 
 def test_a_printed_share_is_not_divided_again() -> None:
     from leaderboard.data.papers import Paper, PaperTable, PaperValue
-    from leaderboard.pages._costs import printed_dots
+    from leaderboard.views.costs import printed_dots
 
     def paper(unit: str, value: str) -> Paper:
         row = PaperValue(

@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 import site_data
 from finetune.glue.protocol import Protocol
 from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
-from harness import catalog
-from harness.identity import digest
-from harness.record import Record
-from harness.types import Artifact
+from harness.core.identity import digest
+from harness.core.types import Artifact
+from harness.plan import catalog
+from harness.storage.record import Record
 from html_pages import Html, page
 from site_data import HOSTILE
 from suites.glue import TASKS
@@ -180,7 +180,7 @@ def test_recipes_are_shown_without_torch() -> None:
     code = (
         "import sys\n"
         "from leaderboard.pages.recipes import _protocol_of\n"
-        "from harness import catalog\n"
+        "from harness.plan import catalog\n"
         "for name, entry in catalog.recipes().items():\n"
         "    for v in ('', *entry.variants):\n"
         "        recipe = catalog.open_recipe(f'{name}:{v}' if v else name)\n"

@@ -15,13 +15,14 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from harness import catalog, imported
-from harness.types import SuiteOptions
+from harness.core.types import SuiteOptions
+from harness.plan import catalog
+from harness.storage import imported
 from html_pages import BROWSER, figures
 from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite, slug
-from leaderboard.pages._task_scores import (
+from leaderboard.views.task_scores import (
     MOST,
     Scored,
     common_question,

@@ -24,8 +24,9 @@ from starlette.testclient import TestClient
 from leaderboard.data.suites import (SiteSuite, slug)
 from leaderboard.web.app import create_app
 from leaderboard.web.settings import Settings
-from harness import catalog, paths
-from harness.types import SuiteOptions
+from harness.core import paths
+from harness.plan import catalog
+from harness.core.types import SuiteOptions
 
 folder = Path(sys.argv[1])
 typed = ("glue", "nanobeir", "mteb")
@@ -50,9 +51,9 @@ print(json.dumps([said, sorted(name for name in sys.modules if "." not in name)]
 
 FEW = f"""{BLOCKER}
 from unittest import mock
-from harness import catalog
+from harness.plan import catalog
 from harness.cli import invoke
-from harness.types import SuiteOptions
+from harness.core.types import SuiteOptions
 from leaderboard.data.suites import SiteSuite
 suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in ("nanobeir", "mteb")}}

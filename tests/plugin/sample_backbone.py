@@ -1,6 +1,6 @@
 """A family for the harness: four layers of BERT's parts with ALiBi, under names of its own."""
 
-from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Names
+from harness.plugins import Architecture, BackboneEntry, Config, Family, Names
 
 NAMES = Names(
     encoder={

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from harness.data.training import LocatedTraining, TrainingData
-from harness.data.training_rows import load_training
-from harness.encoder.model_settings import Description, describe
-from harness.errors import DataError
-from harness.lineage import Lineage, ParentPart
-from harness.recipe import PlannedModel, RecipeEntry
-from harness.training import TrainingSpec
-from harness.types import Artifact, Output
+from harness.plugins import (
+    Artifact,
+    DataError,
+    Description,
+    Lineage,
+    LocatedTraining,
+    Output,
+    ParentPart,
+    PlannedModel,
+    RecipeEntry,
+    TrainingData,
+    TrainingSpec,
+    describe,
+    load_training,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +32,7 @@ class CenteringSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CenteringRecipe:
-    """The recipe with a user's settings (harness.recipe.ModelRecipe)."""
+    """The recipe with a user's settings (harness.plugins.ModelRecipe)."""
 
     settings: CenteringSettings
     name: str = "sample-centered"

@@ -14,13 +14,14 @@ import pytest
 
 from fakes import artifact, encoding
 from harness.cli import invoke
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import digest, evaluation_identity
+from harness.core.types import Suite, SuiteOptions
 from harness.data.locate import DataSettings
-from harness.data.training import own_training
-from harness.data.training_rows import load_training
-from harness.errors import DataError, UsageError
-from harness.identity import digest, evaluation_identity
-from harness.types import Suite, SuiteOptions
-from suites import _code, code
+from harness.data.training.loading import load_training
+from harness.data.training.sets import own_training
+from suites import code
+from suites._code import source_folder
 from suites._content import Retrieval
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu"]
@@ -205,7 +206,7 @@ def test_a_language_without_its_grammar_is_left_out_and_told(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repo / "a.js").write_text("".join(javascript(n) for n in range(11)))
-    monkeypatch.setattr(_code._languages, "is_installed", lambda language: False)
+    monkeypatch.setattr(source_folder._languages, "is_installed", lambda language: False)
     suite = opened(repo)
     assert [task.name for task in suite.tasks] == ["tool.CodeSearch", "tool.CodeSearch.named"]
     assert "JavaScript is not read: tree-sitter and tree-sitter-javascript are not installed." in suite.notes
@@ -219,7 +220,7 @@ def test_what_is_built_once_is_kept_and_what_is_damaged_is_built_again(
     loaders = {task.name: task.source.loader for task in first.tasks}  # type: ignore[attr-defined]
     contents = {name: loader.content() for name, loader in loaders.items()}
     forget()
-    monkeypatch.setattr(_code, "python_functions", None)
+    monkeypatch.setattr(source_folder, "python_functions", None)
     assert opened(repo, cache) == first
     assert loaders["tool.CodeSearch"].content() == contents["tool.CodeSearch"]
     monkeypatch.undo()
@@ -233,8 +234,8 @@ def test_what_is_built_once_is_kept_and_what_is_damaged_is_built_again(
 
 def forget() -> None:
     """Forget what this process holds in memory, as another process does."""
-    _code._index.cache_clear()
-    _code._build.cache_clear()
+    source_folder._index.cache_clear()
+    source_folder._build.cache_clear()
 
 
 def git(place: Path, *arguments: str) -> str:
@@ -262,7 +263,7 @@ def commit(place: Path, subject: str, **texts: str) -> str:
 @pytest.fixture
 def history(repo: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A repository of 32 commits, the newest 8 of which are the test, and two of these."""
-    monkeypatch.setattr("suites._code_tasks.MIN_COMMITS", 2)
+    monkeypatch.setattr("suites._code.tasks.MIN_COMMITS", 2)
     texts = {n: python(n) for n in range(12)}
 
     def changed(subject: str, **new: str) -> str:

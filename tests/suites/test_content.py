@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DataError
+from harness.core.errors import DataError
 from suites._content import (
     Clusters,
     Content,

@@ -20,10 +20,10 @@ import harness
 from fakes import Bags
 from harness.cli import invoke
 from harness.commands.data import command
+from harness.core.errors import DataError, UsageError
+from harness.core.types import Data, DataTable, SuiteOptions
 from harness.data.schema import Schema, readable_folder
-from harness.errors import DataError, UsageError
-from harness.execute import Driver
-from harness.types import Data, DataTable, SuiteOptions
+from harness.driver.execute import Driver
 from retrieval_data import lay_retrieval
 from suites._mteb.snapshot import load
 from suites._mteb.source import _loaded, _require_ids
@@ -561,8 +561,8 @@ def test_of_several_tasks_the_faulty_one_is_named_and_the_others_are_planned(
 def test_data_at_its_pinned_revision_is_not_looked_into(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    from harness.core.files import sha256_file
     from harness.data.folder import FileEntry, Manifest
-    from harness.files import sha256_file
 
     drop(f"{STS}/test.jsonl", "score")(root)
     file = root / STS / "test.jsonl"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.scores import Mean
+from harness.results.scores import Mean
 from suites.glue import TASKS, VIEWS
 
 SPELLED = {"SST": "SST-2", "STS": "STS-B"}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit import audit
-from harness.errors import DataError, HarnessError, UsageError
-from harness.scores import TrainedResult, shown_only
-from harness.types import SuiteOptions
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.types import SuiteOptions
+from harness.results.audit import audit
+from harness.results.scores import TrainedResult, shown_only
 from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, content_hash
 from suites._local_description import KINDS, LocalTask
 from suites.local import SUITE, _load_vectors

@@ -26,15 +26,9 @@ from finetune.glue.plan import entry
 from finetune.glue.protocol import Grid
 from finetune.recipes import glue_quick
 from glue_data import data_root
-from harness import catalog
-from harness.data.locate import Located
-from harness.errors import DataError, HarnessError, UsageError
-from harness.identity import digest
-from harness.metrics import METRICS
-from harness.recipe import RecipePlan
-from harness.report import Report
-from harness.store import Store
-from harness.types import (
+from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.identity import digest
+from harness.core.types import (
     SEED,
     LabelledData,
     LabelledSplit,
@@ -44,6 +38,12 @@ from harness.types import (
     Task,
     VectorSource,
 )
+from harness.data.locate import Located
+from harness.driver.report.run import Report
+from harness.jobs.recipe import RecipePlan
+from harness.plan import catalog
+from harness.results.metrics import METRICS
+from harness.storage.store import Store
 from suites import local
 from suites._local_description import KINDS
 from suites.glue import TASKS

@@ -21,15 +21,15 @@ from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
 from fakes import TOPICS, Bags, artifact, encoding, record, table
-from harness.catalog import open_suites
 from harness.cli import invoke
-from harness.errors import DataError, UsageError
-from harness.identity import task_identity
-from harness.jobs import record_output
-from harness.record import RECORDS, Record
-from harness.scores import Aggregates
-from harness.store import Store
-from harness.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import task_identity
+from harness.core.types import SIDES, CorpusSource, Data, Outcome, Role, SuiteOptions, Task, TaskSource
+from harness.jobs.jobs import record_output
+from harness.plan.catalog import open_suites
+from harness.results.scores import Aggregates
+from harness.storage.record import RECORDS, Record
+from harness.storage.store import Store
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import _per_query

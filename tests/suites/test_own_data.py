@@ -13,8 +13,8 @@ import pytest
 
 from fakes import Bags, table
 from harness.cli import invoke
-from harness.errors import DataError, UsageError
-from harness.types import Suite, SuiteOptions, Task
+from harness.core.errors import DataError, UsageError
+from harness.core.types import Suite, SuiteOptions, Task
 from suites import code, local, stdlib
 
 # Suites of own data: what is read is what is there now, and only what was asked for
@@ -139,7 +139,7 @@ FUNCTION = (
 )
 AS_NOBODY = """
 import os, sys
-from harness.catalog import open_suite
+from harness.plan.catalog import open_suite
 from harness.cli import invoke
 plan = lambda suite: ["run", "--model", "minilm", "--dry-run", "--suite", suite,
                       "--cache", sys.argv[1] + "/cache", "--results", sys.argv[1] + "/results"]
@@ -268,11 +268,11 @@ def test_a_place_that_leads_nowhere_is_said(
 def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites import _code, _source
+    from suites._code import source, source_folder
 
     repo = repository(tmp_path / "repo")
-    found = _source.source_files(repo)
+    found = source.source_files(repo)
     (repo / "locked.py").unlink()
-    monkeypatch.setattr(_code, "source_files", lambda *_: found)
-    content = _code.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
+    monkeypatch.setattr(source_folder, "source_files", lambda *_: found)
+    content = source_folder.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
     assert len(content.documents) == 13  # type: ignore[union-attr]

@@ -11,15 +11,15 @@ import pytest
 
 from fakes import artifact, encoding
 from finetune.glue.plan import _plain
-from harness import catalog
 from harness.cli import invoke
-from harness.errors import RecordError, UsageError
-from harness.identity import digest, evaluation_identity
-from harness.jobs import model_part, task_part
+from harness.core.errors import RecordError, UsageError
+from harness.core.identity import digest, evaluation_identity
+from harness.core.types import Artifact, SuiteOptions, Task
+from harness.jobs.jobs import model_part, task_part
+from harness.plan import catalog
 from harness.proxy.document import PROXIES
-from harness.record import Record
-from harness.store import Store
-from harness.types import Artifact, SuiteOptions, Task
+from harness.storage.record import Record
+from harness.storage.store import Store
 from proxies import put
 
 

@@ -14,15 +14,15 @@ from click.testing import CliRunner
 import harness
 import tiny
 from fakes import Bags
-from harness import backbones
-from harness.catalog import open_suite, open_suites
 from harness.cli import invoke
 from harness.commands.data import command
-from harness.errors import UsageError
-from harness.identity import evaluation_identity
-from harness.scores import Aggregates
-from harness.suite_report import means_lines
-from harness.types import Suite, SuiteOptions
+from harness.core.errors import UsageError
+from harness.core.identity import evaluation_identity
+from harness.core.types import Suite, SuiteOptions
+from harness.driver.report.suite import means_lines
+from harness.encoder import backbones
+from harness.plan.catalog import open_suite, open_suites
+from harness.results.scores import Aggregates
 from retrieval_data import lay_retrieval
 from suites._mteb.model import Model
 from suites._mteb.source import _mteb_task, _quiet

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.types import SIDES, Size, SuiteOptions
+from harness.core.errors import UsageError
+from harness.core.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
 from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, _sections, _Snapshot, load
 from suites._mteb.tasks import _narrow, benchmark_or_task, offers

@@ -8,7 +8,7 @@ from pathlib import Path
 from datasets import Dataset
 
 import tiny
-from harness.data.training import LocatedTraining, TrainingData
+from harness.data.training.sets import LocatedTraining, TrainingData
 
 
 def pairs_file(folder: Path, rows: int, *, texts: Callable[[int], str] | None = None) -> LocatedTraining:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.encoder.content import identify
-from harness.encoding import Encoding
-from harness.identity import digest, evaluation_identity
-from harness.jobs import model_part, task_part
-from harness.lineage import FILE, Lineage, ModelDocument, ParentPart
-from harness.record import Record
-from harness.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder
+from harness.core.encoding import Encoding
+from harness.core.identity import digest, evaluation_identity
+from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
+from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder
+from harness.encoder.folder.content import identify
+from harness.jobs.jobs import model_part, task_part
+from harness.storage.record import Record
 
 SECONDS = itertools.count(10)
 """No two records were made at one time."""

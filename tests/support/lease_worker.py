@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness import leases
-from harness.leases import Leases
+from harness.storage import leases
+from harness.storage.leases import Leases
 
 
 @dataclass(frozen=True, kw_only=True)

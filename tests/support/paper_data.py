@@ -8,10 +8,10 @@ from typing import Any
 import site_data
 from fakes import encoding
 from finetune.glue.plan import _plain
-from harness.identity import digest, evaluation_identity
-from harness.jobs import task_part
-from harness.record import Record
-from harness.types import Artifact, Task
+from harness.core.identity import digest, evaluation_identity
+from harness.core.types import Artifact, Task
+from harness.jobs.jobs import task_part
+from harness.storage.record import Record
 from suites.glue import TASKS
 
 ACCURACY, F1 = 0.8, 0.9

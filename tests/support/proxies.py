@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fakes import task
-from harness import imported
-from harness.imported import Imported
-from harness.types import Column, Suite
+from harness.core.types import Column, Suite
+from harness.storage import imported
+from harness.storage.imported import Imported
 from leaderboard.data.mteb_import import SCHEMA
 
 Floats = NDArray[np.float64]

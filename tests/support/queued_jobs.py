@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from fakes import artifact, encoding, task
-from harness.context import Event, JobContext, WorkerLimits
+from harness.core.errors import HarnessError
+from harness.core.types import Column, Outcome, Suite
 from harness.data.locate import DataSettings
-from harness.errors import HarnessError
-from harness.execute import Driver, Result
+from harness.driver.execute import Driver, Result
 from harness.executors.executor import Executor, Finished, Listener
 from harness.executors.node import WorkerSettings
 from harness.executors.slurm import SlurmExecutor, SlurmSettings, SlurmTimes
-from harness.jobs import ScoreJob, model_part
-from harness.plan import ConfiguredModel, Plan
-from harness.store import Store
-from harness.training import TrainingSpec, run_training
-from harness.types import Column, Outcome, Suite
+from harness.jobs.context import Event, JobContext, WorkerLimits
+from harness.jobs.jobs import ScoreJob, model_part
+from harness.plan.plan import ConfiguredModel, Plan
+from harness.storage.store import Store
+from harness.training.training import TrainingSpec, run_training
 
 QUICK = SlurmTimes(look=0.05, beat=0.3, lost=6.0, states=0.5, wave=0.2, refusal=5.0)
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from fakes import artifact, encoding, record, task
-from harness import remote as storage
-from harness.record import ExamplesPart, RunPart
-from harness.remote import Remote
-from harness.store import Store
-from harness.vectors import Space
+from harness.storage import remote as storage
+from harness.storage.record import ExamplesPart, RunPart
+from harness.storage.remote import Remote
+from harness.storage.store import Store
+from harness.storage.vectors import Space
 
 MODEL = artifact(Path("tiny"))
 IDENTITY = Space.identity_of(MODEL, encoding(), prompt="")

@@ -12,11 +12,11 @@ _shift = float(os.environ.get("TEST_CLOCK_SHIFT", "0"))
 if _shift:
     time.time = lambda: _now() + _shift  # before anything reads it
 
-from harness.context import WorkerLimits  # noqa: E402
-from harness.execute import Driver  # noqa: E402
+from harness.driver.execute import Driver  # noqa: E402
 from harness.executors.executor import Executor, Listener  # noqa: E402
 from harness.executors.local import LocalExecutor  # noqa: E402
-from harness.store import Store  # noqa: E402
+from harness.jobs.context import WorkerLimits  # noqa: E402
+from harness.storage.store import Store  # noqa: E402
 from queued_jobs import plan  # noqa: E402
 
 

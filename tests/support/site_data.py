@@ -38,13 +38,15 @@ from fastapi import FastAPI
 
 from fakes import artifact, encoding
 from finetune.glue.plan import _plain
-from harness import catalog, imported, paths
-from harness.identity import digest, evaluation_identity, task_identity
-from harness.jobs import model_part, task_part
-from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
-from harness.record import ErrorPart, Record
-from harness.store import Store
-from harness.types import Artifact, SuiteOptions, Task
+from harness.core import paths
+from harness.core.identity import digest, evaluation_identity, task_identity
+from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.core.types import Artifact, SuiteOptions, Task
+from harness.jobs.jobs import model_part, task_part
+from harness.plan import catalog
+from harness.storage import imported
+from harness.storage.record import ErrorPart, Record
+from harness.storage.store import Store
 from judged_data import put_checks, put_watches
 from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.suites import SiteSuite, slug

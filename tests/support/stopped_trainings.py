@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from finetune.embedding import trainer
-from harness.training import TrainingSpec
+from harness.training.training import TrainingSpec
 
 
 def sentence(number: int) -> str:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import backbones
+from harness.encoder import backbones
 from harness.encoder.family import Config, Family
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from harness.core.errors import unknown
 from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing
 from harness.encoder.attention.sdpa import Sdpa
-from harness.errors import unknown
 
 if TYPE_CHECKING:
     import torch

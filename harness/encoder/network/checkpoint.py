@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.core.errors import ModelError
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
-from harness.encoder.model_files import module_weights, read_object
+from harness.encoder.folder.files import module_weights, read_object
+from harness.encoder.folder.tensors import FoundTensors
 from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 from harness.encoder.network.pretrained import Published
-from harness.encoder.tensors import FoundTensors
-from harness.errors import ModelError
 
 if TYPE_CHECKING:
     import torch

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
+from harness.core.errors import ModelError
 from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.family import Architecture
-from harness.errors import ModelError
 
 Table = tuple["Tensor", "Tensor"]
 """Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
+from harness.core.errors import ModelError
 from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.family import MODEL_TYPE, Architecture
@@ -28,7 +29,6 @@ from harness.encoder.network.layers import (
     rotations,
 )
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
-from harness.errors import ModelError
 
 
 class _Sealed:

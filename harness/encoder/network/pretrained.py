@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from harness.core.errors import ModelError
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
-from harness.errors import ModelError
 
 if TYPE_CHECKING:
     from peft import LoraConfig

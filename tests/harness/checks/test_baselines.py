@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.checks.baselines import BASELINES, SCHEMA, Baseline, BaselineModel, write_baseline
-from harness.errors import RecordError, UsageError
+from harness.core.errors import RecordError, UsageError
 
 ONE = Baseline(
     name="release-1.2",

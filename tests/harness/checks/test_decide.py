@@ -45,7 +45,7 @@ from harness.checks.policy import DEFAULT, Policy
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import Stratum, Units
-from harness.types import Column, Suite
+from harness.core.types import Column, Suite
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)

@@ -24,8 +24,8 @@ from harness.checks.difference import (
     _together,
 )
 from harness.checks.units import Stratum, Units
-from harness.metrics import Floats
-from harness.types import Column, Suite
+from harness.core.types import Column, Suite
+from harness.results.metrics import Floats
 
 compared = Difference.between
 

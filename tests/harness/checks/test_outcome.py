@@ -12,7 +12,7 @@ import pytest
 from check_data import small_check
 from harness.checks import check
 from harness.checks.outcome import CHECKS, SCHEMA
-from harness.errors import RecordError
+from harness.core.errors import RecordError
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.checks.policy import AUTO, DEFAULT, Policy, _TaskPolicy
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 
 FULL = {
     "margin": 2,

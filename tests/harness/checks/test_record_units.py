@@ -12,9 +12,9 @@ import scipy.stats
 
 from fakes import record, task
 from harness.checks.record_units import ScoredRecord
-from harness.jobs import _examples_bytes, _examples_part
-from harness.record import Record
-from harness.store import Store
+from harness.jobs.jobs import _examples_bytes, _examples_part
+from harness.storage.record import Record
+from harness.storage.store import Store
 
 FOLDER = "tiny-aaaaaaaaaaaa"
 

@@ -394,7 +394,7 @@ import sys
 sys.path[:0] = ["tests/harness/checks"]
 import rich.box, rich.console, rich.table
 from test_report import small_check
-from harness.terminal import console
+from harness.core.terminal import console
 from harness.checks.report import print_check
 out = console()
 before = set(sys.modules)

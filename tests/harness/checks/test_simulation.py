@@ -1,6 +1,6 @@
 """The verdicts on made-up models whose true difference is known, in as many trials as a test can have.
 
-`tests/benchmarks/simulate_gate.py` does the same in thousands of trials. A right implementation misses the
+`benchmarks/simulate_gate.py` does the same in thousands of trials. A right implementation misses the
 bounds here less than once in 10,000 runs.
 """
 

@@ -14,8 +14,8 @@ import sklearn.metrics
 
 from harness.checks.record_units import Parts, _NotTestableError, _read_examples, _units_of
 from harness.checks.units import Units
-from harness.jobs import _examples_bytes
-from harness.record import ModelPart, Record, TaskPart
+from harness.jobs.jobs import _examples_bytes
+from harness.storage.record import ModelPart, Record, TaskPart
 
 Line = tuple[str, str, str, int, Any, Any, float | None]
 Write = Callable[..., Units]

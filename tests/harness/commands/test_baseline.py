@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from harness.checks.baselines import BASELINES
-from harness.store import Store
+from harness.storage.store import Store
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.cli import invoke
-from harness.vectors import Space, _space_folder
+from harness.storage.vectors import Space, _space_folder
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:

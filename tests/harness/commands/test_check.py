@@ -18,8 +18,8 @@ import pytest
 from blocked import BLOCK
 from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, Policy
-from harness.documents import with_digest, without_digest
-from harness.errors import UsageError
+from harness.core.documents import with_digest, without_digest
+from harness.core.errors import UsageError
 
 
 def check(measured: Any, asked: Any, candidate: str, baseline: str, *more: object) -> tuple[int, Any]:

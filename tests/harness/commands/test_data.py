@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from harness.cli import invoke
 from harness.commands import data as module
 from harness.commands.data import command
-from harness.data.training import TrainingData
-from harness.errors import UsageError
-from harness.types import Column, Data, Suite, SuiteOptions, Task
+from harness.core.errors import UsageError
+from harness.core.types import Column, Data, Suite, SuiteOptions, Task
+from harness.data.training.sets import TrainingData
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 

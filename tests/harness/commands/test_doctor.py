@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from harness import provenance
-from harness.backbones import minilm
 from harness.commands import doctor
 from harness.commands.doctor import command
+from harness.core import provenance
+from harness.encoder.backbones import minilm
 
 GOOD = {"torch": "2.11.0+cpu", "transformers": "5.3.0", "sentence-transformers": "5.3.0", "mteb": "2.26.24"}
 

@@ -18,10 +18,10 @@ import pytest
 import faulty
 import harness
 from blocked import BLOCKER
-from harness.encoding import Settings
-from harness.errors import UsageError
-from harness.plan import Plan
-from harness.request import Request, ResolvedRequest
+from harness.core.encoding import Settings
+from harness.core.errors import UsageError
+from harness.plan.plan import Plan
+from harness.plan.request import Request, ResolvedRequest
 
 Measured = Any
 Asked = Callable[..., tuple[int, str, str]]
@@ -165,8 +165,8 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["--pooling", "meen"],
         "No pooling is called 'meen'.\nDid you mean mean?",
     ),
-    "options": ({"options": {"tasks": "find"}}, [], "and must be a harness.types.SuiteOptions."),
-    "settings": ({"settings": {"dtype": "fp16"}}, [], "and must be a harness.encoding.Settings."),
+    "options": ({"options": {"tasks": "find"}}, [], "and must be a harness.SuiteOptions."),
+    "settings": ({"settings": {"dtype": "fp16"}}, [], "and must be a harness.Settings."),
     "purpose": ({"purpose": "trail"}, [], "Did you mean trial? There is: final, trial."),
     "a name": ({"workrs": 3}, [], "Did you mean workers?"),
 }
@@ -196,7 +196,7 @@ def test_a_faulty_argument_has_one_message(
     [
         ({"settings": Settings(similarity="cosin")}, "cosin"),  # type: ignore[arg-type]
         ({"settings": Settings(normalize="no")}, "normalize is 'no'"),  # type: ignore[arg-type]
-        ({"settings": None}, "must be a harness.encoding.Settings"),
+        ({"settings": None}, "must be a harness.Settings"),
         ({"suites": 3}, "suites is 3"),
         ({"workers": True}, "workers is True"),
     ],

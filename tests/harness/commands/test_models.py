@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 
 import fakes
 from harness.cli import invoke
-from harness.encoder.content import content_key
-from harness.lineage import Lineage
-from harness.model_store import ModelStore
+from harness.core.lineage import Lineage
+from harness.encoder.folder.content import content_key
+from harness.training.model_store import ModelStore
 
 Say = Callable[..., tuple[int, str, str]]
 

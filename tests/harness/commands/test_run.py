@@ -10,10 +10,10 @@ import pytest
 
 from fakes import artifact, encoding, record, task
 from harness.commands.run import _line, _PastRun, _PastRuns
+from harness.core.encoding import Encoding
+from harness.core.types import Column, Size, Suite, Task
 from harness.data.locate import DataSettings
-from harness.encoding import Encoding
-from harness.plan import ConfiguredModel, PlannedScore, plan_scores
-from harness.types import Column, Size, Suite, Task
+from harness.plan.plan import ConfiguredModel, PlannedScore, plan_scores
 
 HERE = ("cpu", "Some CPU")
 OLD, NEW = "a" * 64, "b" * 64

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 from fakes import artifact, encoding, record, task
-from harness import backbones, catalog
-from harness.bm25 import bm25
 from harness.cli import invoke
-from harness.encoding import Encoding
-from harness.identity import digest, encoding_identity
-from harness.jobs import record_output
-from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
-from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
-from harness.store import Store
-from harness.types import Artifact, Data, SuiteOptions, Task
+from harness.core.encoding import Encoding
+from harness.core.identity import digest, encoding_identity
+from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.core.types import Artifact, Data, SuiteOptions, Task
+from harness.encoder import backbones
+from harness.jobs.jobs import record_output
+from harness.plan import catalog
+from harness.search.bm25 import bm25
+from harness.storage.record import EXAMPLE_COLUMNS, RECORDS, Record
+from harness.storage.store import Store
 
 # `harness list`
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness.commands import status
-from harness.context import Event
 from harness.executors.executor import Failure
-from harness.jobs import Job, Resources
-from harness.run_log import Node, RunLog
+from harness.executors.run_log import Node, RunLog
+from harness.jobs.context import Event
+from harness.jobs.jobs import Job, Resources
 
 Asked = Callable[..., tuple[int, str, str]]
 

@@ -11,23 +11,23 @@ import pytest
 
 from check_data import TASKS, small_check
 from fakes import artifact, encoding, record
-from harness import terminal
-from harness.catalog import open_suites
 from harness.checks.baselines import Baseline, BaselineModel
 from harness.checks.report import print_check
 from harness.cli import invoke
 from harness.commands import baseline, data, proxy, run, watch
-from harness.execute import Result
-from harness.plan import ConfiguredModel, Plan, PlannedScore
+from harness.core import terminal
+from harness.core.terminal import console
+from harness.core.types import SuiteOptions
+from harness.driver.execute import Result
+from harness.driver.report.run import Report
+from harness.driver.report.trained import print_trained_result
+from harness.plan.catalog import open_suites
+from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
+from harness.plan.request import PreparedRun, Request
 from harness.proxy.document import Proxy
-from harness.record import Record
-from harness.report import Report
-from harness.request import PreparedRun, Request
-from harness.scores import Mean, TaskResult, TrainedResult
-from harness.store import Store
-from harness.terminal import console
-from harness.trained_report import print_trained_result
-from harness.types import SuiteOptions
+from harness.results.scores import Mean, TaskResult, TrainedResult
+from harness.storage.record import Record
+from harness.storage.store import Store
 from harness.watch.state import Entry, Watch
 from leaderboard.commands import token
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.core.errors import DataError, UsageError
 from harness.data.collection import Collection
 from harness.data.locate import DataSettings
-from harness.errors import DataError, UsageError
 
 
 def lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:

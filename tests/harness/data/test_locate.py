@@ -9,9 +9,9 @@ from pathlib import Path
 import datasets
 import pytest
 
+from harness.core.errors import DataError
+from harness.core.types import Data
 from harness.data.locate import DataMissing, DataSettings, locate_data
-from harness.errors import DataError
-from harness.types import Data
 
 # Folders under a data root
 
@@ -142,8 +142,8 @@ def test_a_linked_data_set_is_read_through_the_link(settings, root, lay, tmp_pat
 
 READ = """
 from pathlib import Path
-from harness.errors import DataError
-from harness.types import Data
+from harness.core.errors import DataError
+from harness.core.types import Data
 try:
     locate_data(Data(path="org/toy", revision="r"), DataSettings(root=Path(sys.argv[1]), cache=Path("none")))
 except DataError as error:

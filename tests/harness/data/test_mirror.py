@@ -14,8 +14,9 @@ import pytest
 from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
-from harness.catalog import open_suites
 from harness.commands.data import _remote_sizes
+from harness.core.errors import DataError
+from harness.core.types import Data, SuiteOptions, Task
 from harness.data.folder import Manifest, Need, data_sets_in
 from harness.data.locate import (
     DataMissing,
@@ -27,8 +28,7 @@ from harness.data.locate import (
     remote_size,
 )
 from harness.data.mirror import Status, needs, pull, verify
-from harness.errors import DataError
-from harness.types import Data, SuiteOptions, Task
+from harness.plan.catalog import open_suites
 
 # Pulling through the hub's real library from a small hub on this machine
 
@@ -318,7 +318,7 @@ def test_sizes_leave_hidden_files_out(hub, need):
 
 PULL = """
 from pathlib import Path
-from harness.errors import DataError
+from harness.core.errors import DataError
 
 def write(repo, *, local_dir, **_):
     Path(local_dir).mkdir(exist_ok=True)

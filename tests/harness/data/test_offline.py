@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from harness.core.errors import DataError
 from harness.data.offline import forbid_network
-from harness.errors import DataError
 
 NAMES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 OUTSIDE = ("192.0.2.1", 80)

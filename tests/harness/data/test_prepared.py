@@ -16,12 +16,12 @@ import datasets
 import pytest
 from datasets.arrow_writer import ArrowWriter
 
-from harness import files
+from harness.core import files
+from harness.core.errors import StoreError
+from harness.core.types import Data
 from harness.data import prepared as module
 from harness.data.locate import DataSettings, locate_data
 from harness.data.prepared import MANIFEST, prepared
-from harness.errors import StoreError
-from harness.types import Data
 
 CONTENT = "sha256:" + "ab" * 32
 TIME = (10**18, 10**18)

@@ -13,13 +13,13 @@ import pytest
 from datasets import Dataset
 
 import scored_data
-from harness import files
+from harness.core import files
+from harness.core.errors import DataError, HarnessError
 from harness.data import scored_tables
 from harness.data.locate import DataSettings
 from harness.data.mirror import needs
-from harness.data.training import LocatedTraining, TrainingData, locate_training, own_training
-from harness.data.training_rows import TrainingSize, load_scored, load_training
-from harness.errors import DataError, HarnessError
+from harness.data.training.loading import TrainingSize, load_scored, load_training
+from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, own_training
 
 Tables = dict[str, dict[str, list[Any]]]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.encoder.content import content_key
+from harness.core.encoding import Settings
+from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
-from harness.encoder.model_settings import describe, resolve_encoding
-from harness.encoding import Settings
-from harness.types import Artifact
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.description import describe, resolve_encoding
 from tiny import library
 
 WORDS = [
@@ -212,7 +212,7 @@ def _tokenizer() -> Any:
 
 
 def _flags(pooling: str) -> dict[str, bool]:
-    from harness.encoder.model_settings import POOLING_FLAGS
+    from harness.encoder.folder.description import POOLING_FLAGS
 
     modes = pooling.split("+")
     return {flag: mode in modes for flag, mode in POOLING_FLAGS.items()}

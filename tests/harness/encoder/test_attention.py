@@ -8,13 +8,13 @@ import torch
 
 import plain_attention
 import tiny_networks
+from harness.core.errors import UsageError
 from harness.encoder.attention import kernels
 from harness.encoder.attention.interface import Needs
 from harness.encoder.attention.kernels import BACKENDS, choose
 from harness.encoder.attention.sdpa import Sdpa, _Blocks, _spans
 from harness.encoder.family import Architecture
 from harness.encoder.network.layers import _slopes
-from harness.errors import UsageError
 
 CPU = torch.device("cpu")
 LENGTHS = (150, 97, 97, 70, 33, 12, 10, 9, 1, 1)

@@ -17,16 +17,16 @@ from sentence_transformers.models import Dense, Normalize, Pooling
 
 import faulty
 import tiny
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError, UsageError
+from harness.core.types import Artifact, Dtype
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.content import content_key
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load
-from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder, require_sane
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
-from harness.encoding import Settings
-from harness.errors import ModelError, UsageError
-from harness.types import Artifact, Dtype
 
 FAMILIES = tiny.families()
 TEXTS = ["the cat sat on the mat", "a query: what sat?", "x", "the mat, the cat and 42 more words"]

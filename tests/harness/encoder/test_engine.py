@@ -17,14 +17,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from fakes import task
+from harness.core.encoding import Encoding, Settings
+from harness.core.errors import ModelError
+from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine
-from harness.encoder.content import content_key
 from harness.encoder.engine import Encoder, _prepare, _use_onednn
-from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.sanity import check_encoder
-from harness.encoding import Encoding, Settings
-from harness.errors import ModelError
-from harness.types import ROLES, Artifact, Role
 from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch

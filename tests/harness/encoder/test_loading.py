@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from fakes import Evil
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError, UsageError
+from harness.core.types import Artifact
 from harness.encoder.engine import Encoder
+from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load
-from harness.encoder.model_settings import describe, resolve_encoding
-from harness.encoding import Settings
-from harness.errors import ModelError, UsageError
-from harness.types import Artifact
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]

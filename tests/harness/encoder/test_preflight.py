@@ -11,13 +11,13 @@ import pytest
 
 import faulty
 import tiny
-from harness.encoder.content import ORDER, content_key
-from harness.encoder.model_settings import describe, resolve_encoding
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError, UsageError
+from harness.core.types import Artifact
+from harness.encoder.folder.content import ORDER, content_key
+from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.folder.trust import library_types
 from harness.encoder.preflight import PreflightOptions, check_model
-from harness.encoder.trust import library_types
-from harness.encoding import Settings
-from harness.errors import ModelError, UsageError
-from harness.types import Artifact
 
 FAMILIES = tiny.families()
 
@@ -100,7 +100,7 @@ def test_tensors_in_a_pickle_are_known_without_torch(copy: Path, tmp_path: Path)
     from safetensors.torch import load_file
 
     from fakes import Evil
-    from harness.encoder.model_files import stored_tensors
+    from harness.encoder.folder.files import stored_tensors
 
     held = load_file(copy / "model.safetensors")
     before = stored_tensors([copy / "model.safetensors"]) or {}
@@ -200,7 +200,7 @@ def test_the_norm_of_mosaicberts_head_has_the_authors_eps(tmp_path: Path) -> Non
 
 def test_a_recipe_notes_the_head_that_it_replaces(tmp_path: Path) -> None:
     from finetune.glue.model import Classifier
-    from harness import catalog
+    from harness.plan import catalog
 
     whole = tiny.folder(FAMILIES["bert"], tmp_path / "whole")
     folder = faulty.spoiled(whole, tmp_path / "spoiled", "classifier")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError
 from harness.encoder import sanity
 from harness.encoder.engine import Encoder
-from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.sanity import check_encoder, require_sane
-from harness.encoding import Settings
-from harness.errors import ModelError
 
 Loaded = Callable[..., Encoder]
 Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]

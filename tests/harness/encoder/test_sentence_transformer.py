@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tiny
+from harness.core.errors import ModelError, UsageError
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
-from harness.errors import ModelError, UsageError
 
 FAMILIES = tiny.families()
 TEXTS = ["the cat sat on the mat", "a query: what sat?", "x", "the mat, the cat and 42 more words"]

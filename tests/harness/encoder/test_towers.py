@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
-from harness.encoder.model_settings import NO_LIMIT, describe
+from harness.encoder.folder.description import NO_LIMIT, describe
 from harness.encoder.sanity import check_encoder
-from harness.errors import ModelError, UsageError
 from tiny import library
 
 Loaded = Callable[..., Encoder]

@@ -16,18 +16,18 @@ from torch import Tensor
 
 import tiny
 import two_stage_models
-from harness.encoder.content import content_key
+from harness.core.encoding import OwnTexts, Settings
+from harness.core.errors import HarnessError, ModelError, UsageError
+from harness.core.identity import encoding_identity
+from harness.core.types import Artifact
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.description import describe, resolve_encoding, with_two_stages
+from harness.encoder.folder.two_stage import TwoStageSettings
 from harness.encoder.loading import load_any
-from harness.encoder.model_settings import describe, resolve_encoding, with_two_stages
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.encoder.sanity import check_encoder
 from harness.encoder.sentence_transformer import Transformer
 from harness.encoder.two_stage import ContextualEncoder, TwoStage
-from harness.encoder.two_stage_settings import TwoStageSettings
-from harness.encoding import OwnTexts, Settings
-from harness.errors import HarnessError, ModelError, UsageError
-from harness.identity import encoding_identity
-from harness.types import Artifact
 
 TEXTS = ["the cat sat on the mat.", "a", "hello, world! 42"]
 DOCUMENTS = ["the mat", "a cat, a query", "sat", "on; the", "hello", "42 mats"]

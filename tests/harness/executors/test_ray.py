@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 import ray_jobs
-from harness.context import WorkerLimits
-from harness.errors import UsageError
-from harness.execute import Driver
+from harness.core.errors import UsageError
+from harness.driver.execute import Driver
 from harness.executors.executor import Executor
 from harness.executors.local import LocalExecutor
 from harness.executors.node import environment
 from harness.executors.ray import RayExecutor
 from harness.executors.ray_actor import Demand, Shape
 from harness.executors.settings import RaySettings, executor_settings
-from harness.jobs import Resources
-from harness.store import Store
+from harness.jobs.context import WorkerLimits
+from harness.jobs.jobs import Resources
+from harness.storage.store import Store
 from queued_jobs import begun, done, ended, plan, records, wait, worker_settings
 from ray_nodes import RayNodes
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store import Store
+from harness.storage.store import Store
 from queued_jobs import ended
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -50,7 +50,7 @@ def test_two_drivers_with_clocks_ten_minutes_apart_share_the_work(tmp_path: Path
 
 def test_a_run_on_this_machine_imports_no_scheduler(tmp_path: Path) -> None:
     code = (
-        "import runpy, sys, harness.commands.run, harness.evaluation\n"
+        "import runpy, sys, harness.commands.run, harness.driver.evaluation\n"
         f"sys.argv = ['driver', {str(tmp_path)!r}, '2', '0']\n"
         f"runpy.run_path({str(SUPPORT / 'shifted_driver.py')!r}, run_name='driver')['main']()\n"
         "print(sorted({'ray', 'submitit', 's3fs'} & sys.modules.keys()))"

@@ -18,15 +18,15 @@ import pytest
 
 import queued_jobs
 from fake_slurm import FakeSlurm
-from harness.context import Event
-from harness.errors import StoreError, UsageError
-from harness.execute import Driver
-from harness.executors import queue as queues
+from harness.core.errors import StoreError, UsageError
+from harness.driver.execute import Driver
+from harness.executors import slurm_queue as queues
 from harness.executors.executor import Failure, Finished
-from harness.executors.queue import Claim, JobQueue, WorkerLog, WorkerMessage
 from harness.executors.slurm import SlurmSettings
-from harness.jobs import Job, Place, Resources
-from harness.store import Store
+from harness.executors.slurm_queue import Claim, JobQueue, WorkerLog, WorkerMessage
+from harness.jobs.context import Event
+from harness.jobs.jobs import Job, Place, Resources
+from harness.storage.store import Store
 from queued_jobs import QUICK, Act, Large, ends, executor, wait
 
 
@@ -130,7 +130,7 @@ def test_a_job_of_a_module_that_is_not_here_fails_by_itself(queue: JobQueue) -> 
     content = (
         pickle.dumps(job("x"))
         .replace(b"queued_jobs", b"no_such_mod")
-        .replace(b"harness.jobs", b"harness.nojo")
+        .replace(b"harness.jobs.jobs", b"harness.jobs.nojo")
     )
     (queue.folder / "jobs" / "key-x").write_bytes(content)
     failure = queue.take("key-x", A)

@@ -12,10 +12,10 @@ import tiny
 from fake_slurm import FakeSlurm
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.recipes import simcse
-from harness.data.training import LocatedTraining, TrainingData
-from harness.jobs import Job
-from harness.training import TrainingSpec, read_log, run_training
-from harness.types import Artifact
+from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining, TrainingData
+from harness.jobs.jobs import Job
+from harness.training.training import TrainingSpec, read_log, run_training
 from queued_jobs import Training, ends, executor, wait
 from stopped_trainings import sentence
 

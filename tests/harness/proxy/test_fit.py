@@ -9,11 +9,11 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
-from harness.errors import RecordError, UsageError
-from harness.imported import Imported
+from harness.core.errors import RecordError, UsageError
 from harness.proxy import document, fit
 from harness.proxy.document import PROXIES, Proxy
 from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
+from harness.storage.imported import Imported
 from proxies import put, suite
 from suites.proxy import _ProxyPredictor
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness import imported
-from harness.errors import UsageError
+from harness.core.errors import UsageError
 from harness.proxy.table import Table, _families
+from harness.storage import imported
 from proxies import put, suite
 
 # Imports as tables

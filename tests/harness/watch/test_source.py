@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCKER
-from harness.errors import ModelError, UsageError
+from harness.core.errors import ModelError, UsageError
 from harness.watch.source import _condition, _HubSilent, _step_of, _unfinished, open_source
 from harness.watch.watch import scan_source
 

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from fakes import FakeEncoder, FakeSource, SlowEncoder, task
-from harness import catalog, models
-from harness.context import JobContext
+from harness.core.encoding import Settings
+from harness.core.errors import HarnessError, UsageError
+from harness.core.types import Column, Outcome, Suite, Task
 from harness.encoder import sanity
-from harness.encoding import Settings
-from harness.errors import HarnessError, UsageError
-from harness.request import Request
-from harness.store import Store
-from harness.types import Column, Outcome, Suite, Task
+from harness.jobs.context import JobContext
+from harness.plan import catalog, models
+from harness.plan.request import Request
+from harness.storage.store import Store
 from harness.watch.state import WATCHES, Watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
@@ -247,7 +247,7 @@ def test_other_weights_under_the_same_name_are_evaluated_anew(
 def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
     tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
 ) -> None:
-    from harness import evaluation
+    from harness.driver import evaluation
 
     write("step1", weights=1)
     changed: list[int] = []

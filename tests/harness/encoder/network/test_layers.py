@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from harness.core.errors import ModelError
 from harness.encoder.network.layers import Packing, _frequencies, _rotate, _table
 from harness.encoder.network.model import _packing
-from harness.errors import ModelError
 
 # Rotary positions
 

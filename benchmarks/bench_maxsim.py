@@ -1,0 +1,142 @@
+"""Exact MaxSim of a corpus beside PyLate's exact ranking, and its memory.
+
+    python benchmarks/bench_maxsim.py [--documents 20000] [--queries 200] [--theirs 8] [--device cpu]
+
+Documents have 40 to 180 random vectors of 128 dimensions in float16 on disk, queries 32. PyLate ranks all
+documents of a few queries (`pylate.rank.rerank`, vectors in memory), in turns with ours; its time for all is
+that of these times their share. Prints JSON: seconds and their ratio, the memory that ours took beside the
+file of vectors, the setting that bounds its blocks, and whether both give the same ten best documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from harness.search.search import TOKEN_BYTES, top_k_by_maxsim
+from harness.storage.vectors import TokenVectors
+
+DIMENSION, SHORTEST, LONGEST, QUERY = 128, 40, 180, 32
+"""Vectors of documents and queries: their length, and how many a text has."""
+
+
+def main() -> None:
+    """Search, and print what it took."""
+    given = _arguments()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        documents = _documents(given.documents, rng, Path(folder) / "vectors.npy")
+        queries = _vectors(np.full(given.queries, QUERY), rng)
+        ours, found, memory = 0.0, [], 0
+        theirs, ranked = 0.0, []
+        for part in np.array_split(np.arange(given.theirs), min(2, given.theirs)):
+            theirs += _theirs(queries, documents, part.tolist(), given.device, ranked)
+        with _peak() as peak:
+            started = time.monotonic()
+            found = list(
+                top_k_by_maxsim(
+                    queries,
+                    lambda start, end: documents.take(np.arange(start, end)),
+                    documents.lengths,
+                    k=100,
+                    device=given.device,
+                )
+            )
+            ours = time.monotonic() - started
+        memory = peak[0]
+    whole = theirs * given.queries / given.theirs
+    same = sum(best == at[:10].tolist() for best, (at, _) in zip(ranked, found, strict=False))
+    print(
+        json.dumps(
+            {
+                "device": torch.cuda.get_device_name() if given.device.startswith("cuda") else given.device,
+                "documents": given.documents,
+                "queries": given.queries,
+                "seconds": round(ours, 2),
+                "pylate_seconds": round(whole, 2),
+                "ratio": round(whole / ours, 2),
+                "memory_mb": round(memory / 2**20),
+                "setting_mb": round(TOKEN_BYTES / 2**20),
+                "same_first_ten": f"{same} of {len(ranked)}",
+            }
+        )
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--theirs", type=int, default=8, help="queries that PyLate ranks documents for")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=None)
+    return parser.parse_args()
+
+
+def _vectors(lengths: np.ndarray, rng: np.random.Generator) -> TokenVectors:
+    found = rng.standard_normal((int(lengths.sum()), DIMENSION), dtype=np.float32)
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return TokenVectors(vectors=found.astype(np.float16), offsets=offsets)
+
+
+def _documents(count: int, rng: np.random.Generator, file: Path) -> TokenVectors:
+    """Vectors of documents, memory-mapped from a file."""
+    made = _vectors(rng.integers(SHORTEST, LONGEST + 1, count), rng)
+    np.save(file, made.vectors)
+    return TokenVectors(vectors=np.load(file, mmap_mode="r"), offsets=made.offsets)
+
+
+def _theirs(
+    queries: TokenVectors, documents: TokenVectors, rows: list[int], device: str, ranked: list[list[int]]
+) -> float:
+    """The seconds in which PyLate ranks all documents for some queries; their ten best go to `ranked`."""
+    from pylate import rank
+
+    count = len(documents.lengths)
+    tensors = [torch.from_numpy(np.asarray(documents.of(n), np.float32)).to(device) for n in range(count)]
+    started = time.monotonic()
+    for row in rows:
+        asked = torch.from_numpy(np.asarray(queries.of(row), np.float32)).to(device)
+        (best,) = rank.rerank([list(range(count))], [asked], [tensors], device=device)
+        ranked.append([int(one["id"]) for one in best[:10]])
+    return time.monotonic() - started
+
+
+@contextmanager
+def _peak() -> Iterator[list[int]]:
+    """The most bytes of memory without files, sampled, that were taken beyond those at the start."""
+    first, found, ended = _anonymous(), [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.02):
+            found[0] = max(found[0], _anonymous() - first)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _anonymous() -> int:
+    """The bytes of this process that are no file's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The network beside transformers with SDPA: tokens a second, vectors, and whether the bars hold.
+
+    python benchmarks/bench_network.py
+    python benchmarks/bench_network.py --random-init neobert
+
+Both sides have the same random weights, get the same batches of 32 random texts, and run forward
+only, in turns, in float32 on a CPU and in bfloat16 on a GPU. A family that transformers does not
+know is held against our own network with padding computed. Lengths are all 512, or drawn from
+N(256, 64) cut to 16 ... 512 (ModernBERT, table 10) and padded to 512 or to the longest of the
+batch. Tokens a second count no padding.
+
+On a GPU, MFU is tokens a second * (2 N + 4 d * sum over layers of the tokens a layer sees) / peak: a
+third of the FLOPs forward and backward of OptiBERT's equation 1, where N are the parameters of the
+layers, d is heads * head_dim, and a layer with a window sees 2 * window + 1 tokens at most. Peak is
+the dense bfloat16 rate of the data sheet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from turns import in_turns
+
+from harness.encoder import backbones
+from harness.encoder.family import Config, Family
+from harness.encoder.network.checkpoint import _build, _configured_from
+
+BARS = {
+    "cpu": {"fixed": 0.97, "padded to 512": 1.5, "padded to the batch": 1.15},
+    "cuda": {"fixed": 1.0, "padded to 512": 1.8, "padded to the batch": 1.2},
+}
+"""How many times the opponent's rate is asked, by device."""
+
+SAME = 1e-4
+"""How far a component of our float32 vectors may lie from theirs."""
+
+DEFAULT = {"cpu": ("bert-base", "modernbert-base"), "cuda": ("bert-base", "modernbert-base", "neobert")}
+TEXTS, COLUMNS, LONG = 32, 512, 8192
+
+PEAKS = {"H200": 989.4, "H100 PCIe": 756.0, "H100": 989.4, "A100": 312.0, "RTX 4090": 165.2, "L40S": 362.0}
+"""Dense bfloat16 TFLOP/s by a part of the device's name; the first that fits counts."""
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Our network and its opponent, with the same weights."""
+
+    ours: Any
+    theirs: Run
+    opponent: str
+
+
+def sizes() -> dict[str, tuple[Family, Config]]:
+    """Every published size of every family that runs through our network."""
+    families = [entry.family for entry in backbones.entries().values() if entry.family is not None]
+    return {
+        name: (family, config)
+        for family in families
+        if family.shape is not None
+        for name, config in family.sizes.items()
+    }
+
+
+def pair(name: str, device: torch.device, dtype: torch.dtype) -> Pair:
+    """Both networks of that size."""
+    from transformers import AutoModel
+
+    family, content = sizes()[name]
+    config, shape = _configured_from(content, family)
+    torch.manual_seed(0)
+    ours: Any = _build(config, shape, family).to(device, dtype).eval()
+    if not family.native or family.names is None:
+        padded = _build(config, shape, family).to(device, dtype).eval()
+        padded.load_state_dict(ours.state_dict())
+        padded.attention_asked = "sdpa"  # type: ignore[assignment, union-attr]
+        return Pair(ours=ours, theirs=partial(_all_computed, padded), opponent="our padded path")
+    theirs = AutoModel.from_config(config, dtype=dtype, attn_implementation="sdpa").to(device).eval()
+    published = {family.names.theirs(key, with_head=False): value for key, value in ours.state_dict().items()}
+    missing, left = theirs.load_state_dict(published, strict=False)
+    assert not left
+    assert not {*missing} & {key for key, _ in theirs.named_parameters()}
+    return Pair(ours=ours, theirs=theirs, opponent="transformers")
+
+
+def _all_computed(model: Run, *, input_ids: Tensor, attention_mask: Tensor) -> Any:
+    return model(
+        input_ids=input_ids, attention_mask=attention_mask, compute_mask=torch.ones_like(attention_mask)
+    )
+
+
+def batches(workload: str, count: int, pad: int, device: torch.device) -> list[dict[str, Tensor]]:
+    """Random batches, the same for everybody, filled up with `pad`."""
+    draw = torch.Generator().manual_seed(42)
+    found = []
+    for _ in range(count):
+        lengths = torch.full((TEXTS,), COLUMNS)
+        if workload != "fixed":
+            lengths = (torch.randn(TEXTS, generator=draw) * 64 + 256).round().clamp(16, COLUMNS)
+        columns = int(lengths.max()) if workload == "padded to the batch" else COLUMNS
+        found.append(_batch(lengths, columns, pad, draw, device))
+    return found
+
+
+def _batch(
+    lengths: Tensor, columns: int, pad: int, draw: torch.Generator, device: torch.device
+) -> dict[str, Tensor]:
+    ids = torch.randint(100, 16_000, (len(lengths), columns), generator=draw)
+    mask = torch.arange(columns) < lengths[:, None]
+    return {
+        "input_ids": ids.masked_fill(~mask, pad).to(device),
+        "attention_mask": mask.long().to(device),
+    }
+
+
+def run(model: Run, given: Sequence[dict[str, Tensor]]) -> Tensor:
+    """The vectors of the last batch, once all are done."""
+    with torch.inference_mode():
+        for batch in given:
+            found: Tensor = model(**batch).last_hidden_state
+    if found.device.type == "cuda":
+        torch.cuda.synchronize()
+    return found
+
+
+def compared(
+    name: str, both: Pair, workload: str, device: torch.device, *, count: int, repeats: int
+) -> dict[str, Any]:
+    """One line of the table."""
+    given = batches(workload, count, both.ours.shape.pad_token_id, device)
+    warm = 10 if device.type == "cuda" else 1
+    for _ in range(warm):
+        run(both.ours, given[:1])
+        run(both.theirs, given[:1])
+    turns = {"ours": partial(run, both.ours, given), "theirs": partial(run, both.theirs, given)}
+    seconds, vectors = in_turns(turns, repeats)
+    mask = given[-1]["attention_mask"][..., None]
+    tokens = int(sum(batch["attention_mask"].sum() for batch in given))
+    held = both.opponent == "transformers" or workload != "fixed"
+    return {
+        "name": name,
+        "workload": workload,
+        "opponent": both.opponent,
+        "ours": tokens / seconds["ours"],
+        "theirs": tokens / seconds["theirs"],
+        "ratio": seconds["theirs"] / seconds["ours"],
+        "bar": BARS[device.type][workload] if held else None,
+        "difference": float(((vectors["ours"] - vectors["theirs"]) * mask).abs().max()),
+        "backend": both.ours.attention_as_run,
+    }
+
+
+def flops(model: Any, length: int) -> int:
+    """Of one token of a text of that length, forward."""
+    shape = model.shape
+    parameters = sum(p.numel() for p in model.layers.parameters())
+    windows = [shape.window(n) for n in range(shape.num_hidden_layers)]
+    seen = sum(length if w is None else min(length, 2 * w + 1) for w in windows)
+    return 2 * parameters + 4 * shape.num_attention_heads * shape.head_dim * seen
+
+
+def utilisation(
+    name: str, model: Any, device: torch.device, *, peak: float, repeats: int
+) -> list[dict[str, Any]]:
+    """MFU at 512 tokens and at as many as the model takes, up to 8,192; TEXTS * 512 tokens a batch."""
+    found = []
+    for length in sorted({COLUMNS, min(LONG, model.shape.max_position_embeddings)}):
+        draw = torch.Generator().manual_seed(42)
+        lengths = torch.full((max(1, TEXTS * COLUMNS // length),), length)
+        given = [_batch(lengths, length, model.shape.pad_token_id, draw, device) for _ in range(10)]
+        run(model, given)
+        seconds, _ = in_turns({"ours": partial(run, model, given)}, repeats)
+        rate = 10 * len(lengths) * length / seconds["ours"]
+        share = rate * flops(model, length) / (peak * 1e12)
+        found.append({"name": name, "length": length, "tokens_per_second": rate, "mfu": share})
+    return found
+
+
+def missed(row: dict[str, Any], dtype: torch.dtype) -> list[str]:
+    """What a line falls short of."""
+    found = []
+    what = f"{row['name']}, {row['workload']}"
+    if row["bar"] and row["ratio"] < row["bar"]:
+        found.append(f"{what}: {row['ratio']:.2f} times, not {row['bar']}")
+    if dtype == torch.float32 and not row["difference"] <= SAME:
+        found.append(f"{what}: vectors differ by {row['difference']:.1e}, not {SAME:.0e}")
+    return found
+
+
+def main() -> int:
+    """Print the table; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--random-init", action="append", choices=sizes(), metavar="NAME")
+    parser.add_argument("--workload", action="append", choices=BARS["cpu"])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batches", type=int, help="of each round (a GPU 10, a CPU 1)")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peak", type=float, help="TFLOP/s of the device, for MFU")
+    asked = parser.parse_args()
+    device = torch.device(asked.device)
+    on_gpu = device.type == "cuda"
+    dtype = torch.bfloat16 if on_gpu else torch.float32
+    title = torch.cuda.get_device_name(device) if on_gpu else f"CPU, {torch.get_num_threads()} threads"
+    peak = asked.peak or next((tflops for part, tflops in PEAKS.items() if on_gpu and part in title), None)
+    print(f"{title}, {dtype}, torch {torch.__version__}, median of {asked.repeats}, forward only")
+    print(f"{'':18}{'':22}{'ours':>10}{'theirs':>10}{'ratio':>8}{'bar':>6}{'max |difference|':>18}")
+    rows, used, short = [], [], []
+    for name in asked.random_init or DEFAULT[device.type]:
+        both = pair(name, device, dtype)
+        for workload in asked.workload or BARS["cpu"]:
+            count = asked.batches or (10 if on_gpu else 1)
+            row = compared(name, both, workload, device, count=count, repeats=asked.repeats)
+            rows.append(row)
+            short += missed(row, dtype)
+            print(
+                f"{name:18}{workload:22}{row['ours']:10.0f}{row['theirs']:10.0f}{row['ratio']:8.2f}"
+                f"{row['bar'] or '':>6}{row['difference']:18.1e}  {row['backend']} against {row['opponent']}",
+                flush=True,
+            )
+        if peak is not None:
+            used += utilisation(name, both.ours, device, peak=peak, repeats=asked.repeats)
+    for row in used:
+        print(f"{row['name']:18}{row['length']:6} tokens{row['tokens_per_second']:12.0f} tokens/s, ", end="")
+        print(f"MFU {100 * row['mfu']:.1f} % of {peak} TFLOP/s")
+    print(json.dumps({"device": title, "speed": rows, "mfu": used}))
+    print("\n".join(f"missed: {line}" for line in short) or "no bar is missed")
+    return int(bool(short))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

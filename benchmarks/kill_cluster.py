@@ -1,0 +1,187 @@
+"""A run on three Ray nodes whose nodes and driver are killed at random, against the same run on one machine.
+
+    python benchmarks/kill_cluster.py --data ../shared/datasets [--kills 10] [--drivers 2] [--seed 0]
+
+MiniLM is fine-tuned on GLUE tasks under a grid (small slices of real data), trained with simcse, and that
+model evaluated on ten tasks. Every node runs on this machine, with ports and a temporary folder of its own.
+Prints each kill; 1 if a record differs from the serial run's, if a finished job was done again, or if a
+process is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kill_glue import sliced
+
+from harness.storage.store import Store
+from ray_nodes import RayNodes
+
+LABELLED = "RTE,MRPC"
+TASKS = (
+    "STS12",
+    "STS13",
+    "STSBenchmark",
+    "Banking77Classification",
+    "EmotionClassification",
+    "PoemSentimentClassification",
+    "TweetSentimentExtractionClassification",
+    "StdlibCodeSearch",
+    "StdlibDocstringClassification",
+    "StdlibDocstringClustering",
+)
+
+
+def command(folder: Path, data: Path, *more: str) -> list[str]:
+    """One `harness run`."""
+    suites = [f"mteb:{name}" for name in TASKS if not name.startswith("Stdlib")]
+    recipes = ["--recipe", "glue-neobert:ablation", "--recipe", "simcse", "--set", "simcse.max_steps=30"]
+    recipes += ["--set", "simcse.batch_size=16"]
+    given = [word for suite in ("glue", *suites, "stdlib") for word in ("--suite", suite)]
+    given += ["--tasks", ",".join((*LABELLED.split(","), *TASKS)), "--threads", "1", "--offline"]
+    places = ["--results", str(folder / "results"), "--cache", str(folder / "cache"), "--data", str(data)]
+    run = [sys.executable, "-m", "harness", "run", "--model", "minilm", "--checkpoint-minutes", "0.1"]
+    return [*run, *recipes, *given, *places, *more]
+
+
+def scores(folder: Path) -> dict[str, Any]:
+    """Every record without what changes with each run, by key."""
+    store = Store(folder / "results")
+    return {
+        record.key: {**record.model_dump(mode="json"), "provenance": {}, "examples": _rows(record), "run": {}}
+        for purpose in ("final", "trial")
+        for record in store.records(purpose=purpose)
+    }
+
+
+def _rows(record: Any) -> int:
+    return 0 if record.examples is None else int(record.examples.rows)
+
+
+def apart(one: Any, other: Any) -> float:
+    """By how much the numbers of two records differ at most; infinite where anything else does.
+
+    Texts that were encoded again after a kill were in batches with others, which moves the last digit.
+    """
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return max((apart(one[name], other[name]) for name in one), default=0.0)
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return max((apart(*pair) for pair in zip(one, other, strict=True)), default=0.0)
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other)
+    return 0.0 if one == other else float("inf")
+
+
+def finished(folder: Path) -> Counter[str]:
+    """How often each job that leaves something behind has ended well, over all runs of a driver, by its name.
+
+    What a job without a record gives (facts of a model, counts, a choice) is lost with its driver.
+    """
+    found: Counter[str] = Counter()
+    for run in (folder / "results" / "runs").iterdir():
+        jobs = json.loads((run / "run.json").read_text())["jobs"]
+        for line in (run / "jobs.jsonl").read_text().splitlines():
+            event = json.loads(line)
+            if event["event"] == "done":
+                job = jobs[event["job"]]
+                if job["kind"] in ("train", "finetune", "score", "rank"):
+                    found[f"{job['kind']} {job['label']} {job['key'][:8]}"] += 1
+    return found
+
+
+def killed(one: list[str], folder: Path, nodes: RayNodes, given: argparse.Namespace) -> int:
+    """Run a command to its end, killing nodes and drivers; the exit code."""
+    chance = random.Random(given.seed)
+    kills = ["node"] * given.kills + ["driver"] * given.drivers
+    chance.shuffle(kills)
+    began = time.monotonic()
+    log = (folder / "output").open("ab")
+    driver = subprocess.Popen(one, stdout=log, stderr=log)
+    due = time.monotonic() + chance.uniform(*given.every)
+    while driver.poll() is None:
+        time.sleep(0.2)
+        if kills and time.monotonic() > due:
+            what = kills.pop()
+            if what == "node":
+                nodes.kill(chance)
+                nodes.add()
+            else:
+                driver.send_signal(signal.SIGKILL)
+                driver.wait()
+                driver = subprocess.Popen(one, stdout=log, stderr=log)
+            print(f"{time.monotonic() - began:4.0f} s: killed a {what}", flush=True)
+            due = time.monotonic() + chance.uniform(*given.every)
+    print(
+        f"{time.monotonic() - began:4.0f} s: ended with {driver.returncode}; {len(kills)} kills not reached"
+    )
+    return driver.returncode
+
+
+def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """What differs between the records of two runs."""
+    keys = [f"only one run has {key[:12]}" for key in ours.keys() ^ theirs.keys()]
+    far = {key: apart(ours[key], theirs[key]) for key in ours.keys() & theirs.keys()}
+    print(f"{len(far)} records, numbers apart by {max(far.values(), default=0.0):.1e} at most")
+    keys += [f"{theirs[key]['task']['name']} {key[:12]}: {far[key]:.1e}" for key in far if far[key] > 1e-7]
+    return keys
+
+
+def main() -> int:
+    """Print the kills and what is wrong; 1 if anything is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--drivers", type=int, default=2)
+    parser.add_argument("--every", type=float, nargs=2, default=(15.0, 35.0), help="seconds between kills")
+    parser.add_argument("--rows", type=int, default=48)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="a folder for what is made, which is kept")
+    given = parser.parse_args()
+    made = given.keep or Path(tempfile.mkdtemp())
+    serial, broken = made / "serial", made / "broken"
+    broken.mkdir(parents=True, exist_ok=True)
+    data = made / "data"
+    if not data.exists():
+        shutil.copytree(given.data, data, ignore=shutil.ignore_patterns("glue", "local", "pairs"))
+        sliced(given.data, data, train=given.rows, dev=64)
+    if not (serial / "whole").exists():
+        began = time.monotonic()
+        done = subprocess.run(command(serial, data), capture_output=True, text=True)
+        print(f"serial: ended with {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+        if done.returncode:
+            print(done.stdout[-3000:], done.stderr[-3000:])
+            return 1
+        (serial / "whole").touch()
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as short, RayNodes(Path(short)) as nodes:
+        code = killed(command(broken, data, "--executor", f"ray:{nodes.address}"), broken, nodes, given)
+        time.sleep(15)
+        left = nodes.left()
+    wrong = [f"it ended with {code}"] * bool(code)
+    wrong += differing(scores(broken), scores(serial))
+    wrong += [
+        f"done {count} times: {name}"
+        for name, count in finished(broken).items()
+        if count > 1 and "resolve" not in name
+    ]
+    wrong += [f"left behind: {line}" for line in left]
+    print(f"{len(scores(serial))} records; {len(wrong)} wrong")
+    print("\n".join(wrong))
+    if not given.keep:
+        shutil.rmtree(made)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The pictures of the README: the site in light and dark, and a run in a terminal.
+
+    python benchmarks/pictures.py --results RESULTS
+
+`--results` is a results folder that mteb's results were imported into. The run is that of `make demo`, made
+anew in a folder of its own. Chromium must be installed. Writes docs/pictures/{site-light,site-dark,run}.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
+from rich.text import Text
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from browsing import chromium, served  # noqa: E402
+from leaderboard.web.app import create_app  # noqa: E402
+from leaderboard.web.settings import from_environment  # noqa: E402
+
+PICTURES = ROOT / "docs" / "pictures"
+WIDTH, HEIGHT, SCALE, COLUMNS = 1280, 800, 0.75, 118
+RUN = "harness run --model minilm --suite stdlib"
+
+
+def site(browser: Browser, results: Path) -> None:
+    """The first page in both themes, once its charts are drawn."""
+    with tempfile.TemporaryDirectory() as snapshots:
+        settings = replace(from_environment([results]), refresh=0, snapshots=Path(snapshots))
+        with served(create_app(settings)) as base:
+            for theme in ("light", "dark"):
+                size = {"width": WIDTH, "height": HEIGHT}
+                page = browser.new_page(
+                    base_url=base, viewport=size, color_scheme=theme, device_scale_factor=SCALE
+                )
+                page.goto("/")
+                page.wait_for_selector(".chart [data-drawn] .point")
+                page.wait_for_timeout(1000)
+                page.screenshot(path=PICTURES / f"site-{theme}.png")
+                page.close()
+
+
+def output() -> str:
+    """What the run prints on a terminal."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", *shlex.split(RUN), "--results", "results", "--cache", "cache"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
+        return subprocess.run(
+            command, cwd=folder, env=environment, check=True, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ).stdout  # fmt: skip
+
+
+def run(browser: Browser, printed: str) -> None:
+    """A run as a terminal shows it."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(f"[bold]$[/bold] {RUN}\n", highlight=False)
+    console.print(Text.from_ansi(printed))
+    drawing = re.sub(r"@font-face\s*{.*?}", "", console.export_svg(title="harness"), flags=re.DOTALL)
+    _, _, width, height = map(float, re.findall(r'viewBox="([^"]+)"', drawing)[0].split())
+    page = browser.new_page(
+        viewport={"width": round(width), "height": round(height)}, device_scale_factor=SCALE
+    )
+    page.set_content(f"<style>body {{ margin: 0 }}</style>{drawing.replace('Fira Code', 'DejaVu Sans Mono')}")
+    page.screenshot(path=PICTURES / "run.png", omit_background=True)
+    page.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True)
+    results = parser.parse_args().results.resolve()
+    PICTURES.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = chromium(playwright)
+        site(browser, results)
+        run(browser, output())
+        browser.close()
+    for path in sorted(PICTURES.glob("*.png")):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Versioned JSON documents on disk: records, baselines, checks, watches, imports and proxies.
+
+A document has a schema number: a newer number is refused, an older document is migrated step by step, and for
+an invalid document the error names the field.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from harness.core import files
+from harness.core.errors import NewerSchemaError, RecordError, UsageError, unknown
+
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+"""A function from a document of one schema number to a document of the next."""
+
+
+class DocumentPart(BaseModel):
+    """A part of a document: frozen, and without fields that are not declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+
+
+Document = TypeVar("Document")
+
+
+def with_digest(content: Mapping[str, Any]) -> str:
+    """JSON content as indented text with a final newline, whose last field is a digest of all others."""
+    text = _text(content)
+    return f"{text[: -len(_END)]}{_ending(_sha256(text))}"
+
+
+def without_digest(text: str | bytes) -> dict[str, Any]:
+    """The content of a text that `with_digest` made, whatever its spaces now.
+
+    Raises:
+        ValueError: It is no JSON, has no digest, or its content has changed.
+    """
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    return _checked(document, text)
+
+
+def _checked(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
+    """The content of a document with a digest, of which `text` is the JSON."""
+    text = text.decode() if isinstance(text, bytes) else text
+    if "digest" not in document:
+        raise ValueError("it has no digest")
+    content = {name: value for name, value in document.items() if name != "digest"}
+    written = document["digest"]
+    ending = _ending(written)
+    as_written = text.endswith(ending) and _sha256(text.removesuffix(ending) + _END) == written
+    if not as_written and _sha256(_text(content)) != written:
+        raise ValueError("its content is not what its digest says")
+    return content
+
+
+_END = "\n}\n"
+
+
+def _ending(sha256: object) -> str:
+    return f',\n "digest": "{sha256}"{_END}'
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentKind(Generic[Document]):
+    """A kind of document.
+
+    Attributes:
+        name: The kind in messages, e.g. "baseline".
+        type: The class: a pydantic model with the schema number as a field, or a frozen dataclass.
+        schema: The schema number that this version writes.
+        migrations: By schema number, the step to the next number.
+        hint: Advice for a damaged document.
+        newer: Advice for a document of a newer version.
+        digest_since: The first schema whose documents hold a digest of their content; None for no digests.
+    """
+
+    name: str
+    type: type[Document]
+    schema: int = 1
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    hint: str | None = None
+    newer: str = "Update the harness."
+    digest_since: int | None = None
+
+    def parse(self, text: str | bytes, *, where: object) -> Document:
+        """The document in a text.
+
+        Args:
+            text: JSON.
+            where: The document's name in messages, e.g. its path.
+
+        Raises:
+            RecordError: The text is of a newer schema, or no such document.
+            ValueError: The text is not complete JSON (a truncated file), or not what its digest says.
+        """
+        raw = json.loads(text)
+        if isinstance(raw, dict) and self._has_digest(raw):
+            raw = _checked(raw, text)
+        if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
+            raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
+        raw = self._migrated(raw, where)
+        if not issubclass(self.type, BaseModel):
+            del raw["schema"]
+        try:
+            return self._adapter.validate_python(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise RecordError(
+                f"{where} is not a {self.name} of schema {self.schema}: {place}: {first['msg']}.",
+                hint=self.hint,
+            ) from error
+
+    def read(self, path: Path) -> Document:
+        """The document in a file.
+
+        Raises:
+            RecordError: It cannot be read, is of a newer schema, or is no such document.
+        """
+        try:
+            return self.parse(path.read_text(encoding="utf-8"), where=path)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
+        except (ValueError, RecursionError) as error:
+            raise RecordError(
+                f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
+            ) from error
+
+    def _has_digest(self, raw: Mapping[str, Any]) -> bool:
+        """Whether a document must match its digest: one of this schema or older, from `digest_since` on."""
+        if self.digest_since is None:
+            return False
+        version = raw.get("schema")
+        if isinstance(version, int) and version > self.schema:
+            return False
+        return "digest" in raw or (isinstance(version, int) and version >= self.digest_since)
+
+    def _migrated(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
+        version = int(raw["schema"])
+        if version > self.schema:
+            raise NewerSchemaError(
+                f"{where} was written by a newer version (schema {version}, this one reads up to "
+                f"{self.schema}).",
+                hint=self.newer,
+            )
+        while version < self.schema:
+            if version not in self.migrations:
+                raise RecordError(f"{where} has schema {version}, which no version ever wrote.")
+            raw = {**self.migrations[version](raw), "schema": version + 1}
+            version += 1
+        return raw
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[Document]:
+        return TypeAdapter(self.type)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentFolder(Generic[Document]):
+    """Documents of one kind that lie under names of their own in a results folder.
+
+    Attributes:
+        kind: The kind of the documents.
+        folder: The folder's name below the results folder.
+        then: The command that shows the names there are.
+        pattern: The form of a new name.
+        hint: What a user types in place of a name that is refused.
+    """
+
+    kind: DocumentKind[Document]
+    folder: str
+    then: str = ""
+    pattern: str = r"(?!.*\.json$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+    hint: str = "Use letters, digits, dots, dashes and underscores, e.g. release-1.2."
+
+    def check_name(self, name: str) -> None:
+        """Refuse a new name that is not fit for a file.
+
+        Raises:
+            UsageError: It has characters that it may not have, or would be read as a file.
+        """
+        if not re.fullmatch(self.pattern, name):
+            raise UsageError(f"{name!r} cannot be the name of a {self.kind.name}.", hint=self.hint)
+
+    def path(self, results: Path, name: str) -> Path:
+        """The file of the document with a name, whether it is there or not."""
+        return results / self.folder / f"{name}.json"
+
+    def names(self, results: Path) -> list[str]:
+        """The names there are, sorted."""
+        return sorted(path.stem for path in (results / self.folder).glob("*.json"))
+
+    def read(self, results: Path, name: str) -> Document:
+        """The document of a name.
+
+        Raises:
+            UsageError: There is none.
+            RecordError: It cannot be read, or is of a newer schema.
+        """
+        known = self.names(results)
+        if name not in known:
+            raise unknown(self.kind.name, name, known, then=self.then)
+        return self.kind.read(self.path(results, name))
+
+    def write(self, results: Path, name: str, text: str) -> Path:
+        """Write a document whole, in place of the former one of its name; gives its file.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        path = self.path(results, name)
+        files.replace(path, text.encode())
+        return path

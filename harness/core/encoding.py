@@ -1,0 +1,233 @@
+"""The settings with which a model turns texts into vectors, or puts documents in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from harness.core.types import SEED, DocumentText, Dtype, Output, Role, Similarity, Size, Task
+
+
+class TextTask(Protocol):
+    """What texts are encoded for: its name and its type choose their prompt."""
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """The type of the task, as mteb names it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTexts:
+    """Queries and documents that belong to no task: prompts of retrieval and of the sides apply."""
+
+    name: str = ""
+    type: str = "Retrieval"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The requested evaluation settings of a model; None means the model's own default.
+
+    `index` is the search of models with a vector for each token: "auto", which is the default and exact but
+    for large corpora, "exact", or "plaid:nbits=4,..." (see `Plaid`).
+    """
+
+    dtype: Dtype = "float32"
+    pooling: str | None = None
+    normalize: bool | None = None
+    max_length: int | None = None
+    query_length: int | None = None
+    similarity: Similarity | None = None
+    index: str | None = None
+    prompts: Mapping[str, str] | None = None
+    vectors: Dtype | None = None
+    document_text: DocumentText | None = None
+    context: ContextChoice | None = None
+    seed: int = SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateInteraction:
+    """The settings with which a text becomes a vector for each of its tokens, as PyLate names them.
+
+    Attributes:
+        query_length: The tokens of a query, special ones and its prefix included: the most that it has, and
+            with expansion just as many.
+        document_length: The most tokens of a document, likewise.
+        expansion: Whether a shorter query is filled up with mask tokens, which have vectors, too.
+        attends_to_expansion: Whether other tokens attend to those of the expansion.
+        query_prefix: The token after the first one of a query; empty for none.
+        document_prefix: That of a document.
+        skiplist: The tokens of a document that have no vector.
+        dimension: The length of a vector.
+        by_task: Whether a task's own length of queries counts where it is longer, unless one was asked for.
+    """
+
+    query_length: int
+    document_length: int
+    expansion: bool
+    attends_to_expansion: bool
+    query_prefix: str
+    document_prefix: str
+    skiplist: tuple[str, ...]
+    dimension: int
+    by_task: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plaid:
+    """The settings of an approximate search by PLAID (Santhanam et al., 2022), as fast-plaid names them.
+
+    Vectors of tokens are kept as the nearest of some centroids and a rounded rest. Every setting is in the
+    key; `nbits`, `kmeans_niters`, `max_points_per_centroid` and `seed` make the index, the others search it.
+
+    Attributes:
+        nbits: Bits for each component of a rest.
+        kmeans_niters: Iterations of the k-means that finds the centroids.
+        max_points_per_centroid: Vectors for each centroid that k-means sees at most.
+        n_ivf_probe: Centroids for each query token whose documents are candidates.
+        n_full_scores: Candidates that are left after the scores by centroids alone; the rests of a quarter
+            of these are read, and no more documents are found.
+        seed: That of the samples and of k-means.
+        top_k: The documents of a query at most; None for as many as the task asks for.
+    """
+
+    nbits: int = 4
+    kmeans_niters: int = 4
+    max_points_per_centroid: int = 256
+    n_ivf_probe: int = 8
+    n_full_scores: int = 8192
+    seed: int = SEED
+    top_k: int | None = field(default=None, metadata={"later": True})
+
+
+MOST_PAIRS = 4e12
+"""Pairs of tokens up to which a task is searched exactly by default, some three hours on two CPU cores."""
+
+
+USUAL_QUERIES = 1000
+"""Queries of a task whose number is not known."""
+
+
+ContextChoice = Literal["task", "task-with-replacement", "null"]
+"""The context documents of an evaluation: drawn from the task's own texts, once each or not, or none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextDraw:
+    """The draw of the context documents on which the vectors of a two-stage model depend.
+
+    Attributes:
+        size: The number of context documents.
+        documents: Their choice; "null" for the null vector in the place of each.
+        seed: That of the draw.
+    """
+
+    size: int
+    documents: ContextChoice = "task"
+    seed: int = SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """The settings with which a model turns text into vectors, every default filled in; part of each key.
+
+    `max_length` counts tokens, special ones included; with a tower for each side it is that of the longer
+    tower. `prompts` are the model's named prompts, replaced by the requested ones of the same name and sorted
+    by name; an empty text means no prompt. `default_prompt` names the prompt for tasks that no other name
+    matches. `vectors` is the precision in which vectors are kept and compared. With `late_interaction`, the
+    output "multivector", each token has a vector: there is no pooling (""), and `max_length` is that of the
+    longer side. With an `index` the search of such a model is approximate; its vectors are the same. Without
+    one large tasks are searched by the usual one, unless `exact` was asked for. With a `context` a vector
+    depends on context documents, which are drawn anew for each task.
+    """
+
+    output: Output = "vector"
+    dtype: Dtype = "float32"
+    pooling: str
+    normalize: bool
+    max_length: int
+    similarity: Similarity = "cosine"
+    vectors: Dtype = "float32"
+    prompts: tuple[tuple[str, str], ...] = ()
+    default_prompt: str | None = None
+    late_interaction: LateInteraction | None = None
+    index: Plaid | None = None
+    exact: bool = False
+    context: ContextDraw | None = None
+
+    @property
+    def loaded(self) -> Encoding:
+        """The settings that a loaded model has: those of any other draw of a context are the same."""
+        if self.context is None:
+            return self
+        return replace(self, context=ContextDraw(size=self.context.size))
+
+    def on(self, task: Task) -> Encoding:
+        """The encoding of the texts of a task, and their search.
+
+        Its queries may be longer than the model's own length, and a large task is searched by an index.
+        """
+        late, length = self.late_interaction, task.query_length or 0
+        if late is None:
+            return self
+        if late.by_task and length > late.query_length:
+            late = replace(late, query_length=length)
+        own = replace(self, late_interaction=late, max_length=max(late.query_length, late.document_length))
+        return replace(own, index=Plaid()) if own._is_indexed(task.size) else own
+
+    def _is_indexed(self, size: Size) -> bool:
+        """Whether a task of this size is searched by the usual index, which none has asked for."""
+        late = self.late_interaction
+        if self.index is not None or self.exact or late is None or late.dimension % 8:
+            return False
+        known = size.texts is not None and self.similarity == "maxsim"
+        return known and self.token_pairs(size) > MOST_PAIRS
+
+    def token_pairs(self, size: Size) -> float:
+        """The pairs of tokens that an exact search of a task compares, at most."""
+        assert self.late_interaction is not None
+        queries = size.examples or USUAL_QUERIES
+        return float(queries * self.late_interaction.query_length * size.most_tokens(self.max_length))
+
+    def prompt(self, task: TextTask, role: Role) -> str:
+        """The text put before each input of `task` on side `role`, empty if none.
+
+        Tried in mteb's order: task and role, task, type and role, type, role, then the model's default.
+        """
+        return Encoding.prompt_among(task, role, dict(self.prompts), self.default_prompt)
+
+    @staticmethod
+    def prompt_among(task: TextTask, role: Role, named: Mapping[str, str], default: str | None) -> str:
+        """The prompt in `named` that is put before inputs of `task` (see `Encoding.prompt`)."""
+        sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
+        names = sided if role else [task.name, task.type]
+        return next((named[n] for n in (*names, default) if n is not None and n in named), "")
+
+
+BM25Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The settings with which BM25 puts documents in an order for a query; part of each key.
+
+    `stop_words` and `stemmer` are names, "none", or "auto" for those of the task's language; `rules` is the
+    version of how texts become words and words scores.
+    """
+
+    output: Output = "ranking"
+    method: BM25Method = "lucene"
+    k1: float = 1.5
+    b: float = 0.75
+    delta: float = 0.5
+    stop_words: str = "auto"
+    stemmer: str = "auto"
+    rules: int = field(default=1, metadata={"later": True})

@@ -1,0 +1,354 @@
+"""Safe files: atomic writes, and cached SHA-256 hashes; a reader, or a crash, never sees half of a file."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.core.errors import StoreError
+
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""The number of a Linux machine's own name space of process numbers; containers have others."""
+
+_TEMPORARY = re.compile(r"^\..+\.(?P<host>[^.]+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp$")
+
+
+def write_once(path: Path, content: bytes) -> bool:
+    """Write `content` to `path` unless the file exists; True if this call wrote it.
+
+    The name appears after the complete content is on disk; of two processes with one name exactly one
+    succeeds.
+    """
+    temporary = _stage(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
+            raise write_error(path, error) from error
+        if path.exists():  # a file system without hard links
+            return False
+        temporary.rename(path)
+        return True
+    finally:
+        temporary.unlink(missing_ok=True)
+        sync(path.parent)
+    return True
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o666, last: bool = True) -> None:
+    """Write `content` to `path` in one step, replacing an existing file; its rights are at most `mode`.
+
+    Of several files of a folder only the `last` need have the folder's names on disk.
+    """
+    temporary = _stage(path, content, mode)
+    try:
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise write_error(path, error) from error
+    if last:
+        sync(path.parent)
+
+
+def move(path: Path, to: Path) -> None:
+    """Rename a file or folder within its folder."""
+    try:
+        path.replace(to)
+    except OSError as error:
+        raise write_error(to, error) from error
+
+
+def sweep(folder: Path) -> int:
+    """Remove temporary files and folders of killed processes on this machine; returns their number."""
+    return _remove(leftovers(folder))
+
+
+def sweep_beside(path: Path) -> None:
+    """Remove what killed processes on this machine have left beside a file or folder that they made."""
+    _remove(_of_the_dead(path.parent.glob(f".{path.name}.*.tmp")))
+
+
+def _remove(paths: Sequence[Path]) -> int:
+    for leftover in paths:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+    return len(paths)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """The temporary files and folders of killed processes on this machine, sorted."""
+    return _of_the_dead(folder.rglob(".*.tmp"))
+
+
+def _of_the_dead(paths: Iterable[Path]) -> list[Path]:
+    """Those of some temporary files whose process was one of this machine and has ended, sorted."""
+    matches = ((path, _TEMPORARY.match(path.name)) for path in paths)
+    return sorted(
+        path for path, match in matches if match and match["host"] == host() and not _alive(int(match["pid"]))
+    )
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def host() -> str:
+    """This machine's name in names of temporary files; that of a container, too, which may share its name."""
+    import socket
+
+    with suppress(OSError):
+        if (space := os.stat("/proc/self/ns/pid").st_ino) != _FIRST_NAMESPACE:
+            return re.sub(r"[^A-Za-z0-9]", "_", f"{socket.gethostname()}_{space}")
+    return re.sub(r"[^A-Za-z0-9]", "_", socket.gethostname())
+
+
+def writable(folder: Path) -> None:
+    """Make `folder` if need be and check that files can be written there.
+
+    Raises:
+        StoreError: The folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    _stage(folder / "probe", b"x").unlink()
+
+
+def temporary_folder(folder: Path) -> Path:
+    """A new empty folder beside `folder`, to be renamed to it; one of a killed process is swept.
+
+    Raises:
+        StoreError: It cannot be made.
+    """
+    made = temporary_path(folder)
+    try:
+        made.mkdir(parents=True)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    return made
+
+
+def temporary_path(path: Path) -> Path:
+    """A new name beside `path` for what is to be renamed to it; that of a killed process is swept."""
+    return path.parent / f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+
+
+def _stage(path: Path, content: bytes, mode: int = 0o666) -> Path:
+    temporary = temporary_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(mode, exist_ok=False)
+        with temporary.open("r+b") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):  # no such folder: a file has its name
+            temporary.unlink()
+        raise write_error(path, error) from error
+    return temporary
+
+
+def sync(place: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_REASONS = {
+    errno.ENOSPC: ("the disk is full", "Free some room, or choose"),
+    errno.EDQUOT: ("the disk quota is used up", "Free some room, or choose"),
+    errno.EFBIG: ("the file would be larger than this process may write", "Raise that limit, or choose"),
+    errno.EACCES: ("permission denied", "Make it writable, or choose"),
+    errno.EPERM: ("permission denied", "Make it writable, or choose"),
+    errno.EROFS: ("the file system is read-only", "Choose"),
+    errno.ENOTDIR: ("a file stands where a folder should be", "Move that file away, or choose"),
+    errno.EEXIST: ("a file stands where a folder should be", "Move that file away, or choose"),
+}
+"""By error number: the reason why a file cannot be written, and the start of what to do about it."""
+
+
+def write_error(path: Path, error: OSError) -> StoreError:
+    """The error of a file or folder that cannot be written, with what to do about it."""
+    reason, mend = _REASONS.get(error.errno or 0, (error.strerror or str(error), "Choose"))
+    return StoreError(
+        f"Cannot write {path}: {reason}.",
+        hint=f"What was finished before is kept. {mend} another folder "
+        "(--results DIR, --cache DIR), and run the same command again.",
+    )
+
+
+CACHE_FILE = "file-hashes.jsonl"
+"""The cache's file; each line is [path, size, mtime_ns, ctime_ns, inode, sha256]."""
+
+SETTLED_NS = 100_000_000
+"""The age below which a file's hash is not cached: a second change might leave the same times."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_Key = tuple[str | int, ...]
+
+
+@dataclass
+class _Read:
+    """The part of a cache file that has been read."""
+
+    inode: int
+    size: int = 0
+    known: dict[_Key, str] = field(default_factory=dict)
+
+
+_read_so_far: dict[Path, _Read] = {}
+_reading = threading.Lock()
+
+
+def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
+    """The SHA-256 of a file's bytes, 64 hex digits.
+
+    With `cache_dir` the hash is cached there under the file's real path, size, times and inode. Unreadable
+    lines are skipped, any number of processes may add lines at once, and an unwritable cache is ignored.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+
+    def read() -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    return _hash([path], lambda: _stat_key(path), read, cache_dir)
+
+
+def sha256_joined(paths: Sequence[Path], read: Callable[[], str], cache_dir: Path | None = None) -> str:
+    """The SHA-256 that `read` makes of several files, cached as that of one file is.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+
+    def key() -> _Key:
+        stats = json.dumps([_stat_key(path) for path in paths])
+        return ("joined", hashlib.sha256(stats.encode()).hexdigest())
+
+    return _hash(paths, key, read, cache_dir)
+
+
+def _hash(
+    paths: Sequence[Path], stamp: Callable[[], _Key], read: Callable[[], str], cache_dir: Path | None
+) -> str:
+    key = stamp()
+    cache = cache_dir / CACHE_FILE if cache_dir else None
+    if cache and (known := _lookup(cache, key)):
+        return known
+    found = read()
+    newest = max(max(_stat_key(path)[2:4]) for path in paths)
+    if cache and stamp() == key and time.time_ns() - newest > SETTLED_NS:
+        _remember(cache, key, found)
+    return found
+
+
+def has_sha256(path: Path, start: str, cache_dir: Path | None = None) -> bool:
+    """Whether the SHA-256 of a file starts so; a cached hash that does not is computed anew.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    known = cache_dir is not None and sha256_file(path, cache_dir).startswith(start)
+    return known or sha256_file(path).startswith(start)
+
+
+def with_sha256(name: str, content: bytes) -> bytes:
+    """The content of a file `name` of a cache, behind the hash of both (see `without_sha256`)."""
+    named = name.encode() + b"\n" + content
+    return hashlib.sha256(named).hexdigest().encode() + b"\n" + named
+
+
+def without_sha256(path: Path) -> bytes:
+    """The content of a file made by `with_sha256`.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It has changed, or is that of another name.
+    """
+    sha256, _, named = path.read_bytes().partition(b"\n")
+    name, _, content = named.partition(b"\n")
+    if hashlib.sha256(named).hexdigest().encode() != sha256 or name != path.name.encode():
+        raise ValueError("its content is not what was written")
+    return content
+
+
+def _stat_key(path: Path) -> tuple[str, int, int, int, int]:
+    real = path.resolve()
+    stat = real.stat()
+    return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+def _lookup(cache: Path, key: _Key) -> str | None:
+    try:
+        stat = cache.stat()
+    except OSError:
+        return None
+    with _reading:
+        read = _read_so_far.get(cache)
+        if read is None or read.inode != stat.st_ino or read.size > stat.st_size:
+            read = _read_so_far[cache] = _Read(inode=stat.st_ino)
+        if read.size < stat.st_size:
+            _read_on(cache, read)
+        return read.known.get(key)
+
+
+def _read_on(cache: Path, read: _Read) -> None:
+    """Read the whole lines that were added to the cache file."""
+    try:
+        with cache.open("rb") as file:
+            file.seek(read.size)
+            added = file.read()
+    except OSError:
+        return
+    whole = added[: added.rfind(b"\n") + 1]
+    read.size += len(whole)
+    for line in whole.decode("utf-8", errors="replace").splitlines():
+        try:
+            *stored, sha = json.loads(line)
+        except (ValueError, TypeError):
+            continue
+        if isinstance(sha, str) and _SHA256.fullmatch(sha) and all(isinstance(s, str | int) for s in stored):
+            read.known[tuple(stored)] = sha
+
+
+def _remember(cache: Path, key: _Key, sha: str) -> None:
+    # A single append is atomic even with several writers; the leading line feed ends a half-written line.
+    line = f"\n{json.dumps([*key, sha])}\n".encode()
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(cache, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, line)
+        finally:
+            os.close(handle)
+    except OSError:
+        return

@@ -1,0 +1,291 @@
+"""The lineage of a trained model, from which its key follows, and its `model.json`.
+
+A model's key is known before it is trained: it is the digest of the recipe with every setting, the keys of
+the models it starts from, its data and the seed. `model.json` holds the lineage, the key and the hash of the
+folder's content; one whose key does not follow from its lineage, or whose content has changed, says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from harness.core.documents import DocumentKind, DocumentPart, with_digest
+from harness.core.errors import RecordError, shortened
+from harness.core.identity import digest
+from harness.core.types import Artifact
+
+FILE = "model.json"
+"""The name of the document in a model's folder."""
+
+
+class _SelectionPart(DocumentPart):
+    """A task, or some splits and subsets of one, whose score chose a model."""
+
+    name: str
+    """That of the task, or of the column that shows the part."""
+    task: str
+    splits: tuple[str, ...] = ()
+    """Empty for all, as are `subsets`."""
+    subsets: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(name: str, identity: Mapping[str, Any]) -> _SelectionPart:
+        """The selection by a task of this identity."""
+        fields = {field: identity[field] for field in ("task", "splits", "subsets") if field in identity}
+        return _SelectionPart.model_validate({"task": name, **fields, "name": name})
+
+    def shares(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> bool:
+        """Whether some split and subset of a task is among those that chose; none given are all."""
+        pairs = ((self.splits, splits), (self.subsets, subsets))
+        return self.task == task and all(not a or not b or not set(a).isdisjoint(b) for a, b in pairs)
+
+
+class ParentPart(DocumentPart):
+    """A model that a training starts from."""
+
+    name: str
+    artifact: str
+    """Its ArtifactKey."""
+    revision: str | None = None
+    own_data: str = ""
+    """The names of users' own data that it and its own parents were trained on."""
+    selected_on: tuple[str, ...] = ()
+    """The tasks whose scores chose it among others, or one of its own parents."""
+    selections: tuple[_SelectionPart, ...] = ()
+    """What is known of those tasks beside their names; without that a task chose as a whole."""
+
+    @staticmethod
+    def of(artifact: Artifact, planned: Lineage | None = None) -> ParentPart:
+        """A model that a training starts from.
+
+        Args:
+            artifact: The model; what it was trained on itself stands in its `model.json`.
+            planned: What it is made of, where it need not be there yet.
+        """
+        document = read_document(artifact.folder) if artifact.trained and planned is None else None
+        made = planned if document is None else document.lineage
+        return ParentPart(
+            name=artifact.name,
+            artifact=artifact.key,
+            revision=artifact.revision,
+            own_data=made.all_own_data if made else "",
+            selected_on=made.all_selected_on if made else (),
+            selections=made.all_selections if made else (),
+        )
+
+    @property
+    def all_selections(self) -> tuple[_SelectionPart, ...]:
+        """Everything whose scores chose it or one of its own parents."""
+        named = {one.name for one in self.selections}
+        return (*self.selections, *_whole([task for task in self.selected_on if task not in named]))
+
+    @property
+    def text(self) -> str:
+        """The name, with the user's own data that the model was trained on."""
+        return f"{self.name} (trained on {self.own_data})" if self.own_data else self.name
+
+
+class MemberPart(DocumentPart):
+    """One of the models that a sweep chose from."""
+
+    value: Any
+    """Its value of the setting."""
+    artifact: str
+    """Its ArtifactKey."""
+    scores: Mapping[str, float]
+    """Its main score on each task of the selection; none where its training diverged."""
+    mean: float | None
+    """Their mean, by which the choice was made; None where its training diverged."""
+
+
+class SweepPart(DocumentPart):
+    """The sweep of a setting, of which the model is the best member."""
+
+    setting: str
+    """The name of the setting, which is not among the settings of the lineage."""
+    values: tuple[Any, ...]
+    tasks: Mapping[str, Mapping[str, Any]]
+    """By the name of its column, the identity of each task whose score chose, without a model."""
+    chosen: Any = None
+    """The value of the chosen member; None until the choice is made, and no part of the key."""
+    curve: tuple[MemberPart, ...] = ()
+    """Every member with its scores; empty until the choice is made, and no part of the key."""
+
+    @model_validator(mode="after")
+    def _check_tasks(self) -> SweepPart:
+        assert self.selections is not None
+        return self
+
+    @property
+    def selections(self) -> tuple[_SelectionPart, ...]:
+        """The tasks, or parts of them, whose scores chose."""
+        return tuple(_SelectionPart.of(name, identity) for name, identity in self.tasks.items())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What is known of the sweep before the choice."""
+        return {"setting": self.setting, "values": self.values, "tasks": self.tasks}
+
+    @property
+    def text(self) -> str:
+        """The setting with its chosen value, or with all of them before the choice."""
+        if not self.curve:
+            return f"{self.setting} among {', '.join(map(str, self.values))}"
+        return f"{self.setting}={self.chosen} of {len(self.values)} values"
+
+
+class Lineage(DocumentPart):
+    """Everything that a trained model was made of."""
+
+    recipe: str
+    """The recipe's name, without a variant."""
+    variant: str = ""
+    """The variant that a user typed; the settings say what it means."""
+    source: str = ""
+    """The section of the paper."""
+    settings: Mapping[str, Any]
+    """Every setting of the recipe."""
+    changed: Mapping[str, Any] = {}
+    """The settings that a user changed."""
+    parents: tuple[ParentPart, ...]
+    data: tuple[Mapping[str, Any], ...]
+    """The identities of the training data."""
+    seed: int
+    assumed: tuple[str, ...] = ()
+    """What the paper leaves open, and the reading that was taken."""
+    selected_on: tuple[str, ...] = ()
+    """The tasks whose scores chose among checkpoints."""
+    own_data: str = ""
+    """The name of the user's own training data; empty for the recipe's."""
+    sweep: SweepPart | None = None
+    """The sweep that chose the model from several; None for a model that is trained alone."""
+
+    @property
+    def key(self) -> str:
+        """The ArtifactKey of the model."""
+        return digest(
+            {
+                "recipe": self.recipe,
+                "settings": self.settings,
+                "parents": [parent.artifact for parent in self.parents],
+                "data": self.data,
+                "seed": self.seed,
+                **({"sweep": self.sweep.identity} if self.sweep is not None else {}),
+            }
+        )
+
+    @property
+    def group(self) -> str:
+        """The digest of everything but the seed: models that share it differ in nothing else."""
+        return self.model_copy(update={"seed": 0}).key
+
+    @property
+    def all_own_data(self) -> str:
+        """The names of users' own data that the model and its parents were trained on, each once."""
+        names = (self.own_data, *(parent.own_data for parent in self.parents))
+        return ", ".join(dict.fromkeys(filter(None, names)))
+
+    @property
+    def beside_own_data(self) -> str:
+        """What data of the recipe the model was trained on beside the user's own, in words."""
+        names = [part["name"] for part in self.settings.get("mix", ()) if part["name"]]
+        return f"and of the recipe's data on {shortened(names)}" if names else "not on the recipe's data"
+
+    @property
+    def all_selected_on(self) -> tuple[str, ...]:
+        """The names of the tasks whose scores chose the model or one of its parents, each once."""
+        return tuple(dict.fromkeys(one.name for one in self.all_selections))
+
+    @property
+    def all_selections(self) -> tuple[_SelectionPart, ...]:
+        """Everything whose scores chose the model or one of its parents, each once."""
+        return tuple(dict.fromkeys(one for selections in self.selections.values() for one in selections))
+
+    @property
+    def selections(self) -> dict[str, tuple[_SelectionPart, ...]]:
+        """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
+        found = {"checkpoint": _whole(self.selected_on)}
+        if self.sweep is not None:
+            found[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = self.sweep.selections
+        found |= {f"{parent.name}, the parent": parent.all_selections for parent in self.parents}
+        return {what: selections for what, selections in found.items() if selections}
+
+    @property
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """What the scores of tasks chose, in words, with the names of those tasks."""
+        return {what: tuple(one.name for one in by) for what, by in self.selections.items()}
+
+    def chosen_by(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> list[str]:
+        """What the score on some splits and subsets of a task chose, in words."""
+        found = self.selections.items()
+        return [what for what, by in found if any(one.shares(task, splits, subsets) for one in by)]
+
+    @property
+    def choices_text(self) -> str:
+        """What was chosen by the scores of which tasks; empty where nothing was."""
+        return "; ".join(f"{what} chosen by {', '.join(names)}" for what, names in self.choices.items())
+
+    @property
+    def name(self) -> str:
+        """The recipe with its variant, as a user types it."""
+        return f"{self.recipe}:{self.variant}" if self.variant else self.recipe
+
+    @property
+    def text(self) -> str:
+        """The recipe with its variant, the changed settings and own data, in a few words."""
+        changed = [f"{key}={value}" for key, value in self.changed.items()]
+        swept = [self.sweep.text] if self.sweep is not None else []
+        own = [f"trained on {self.own_data}"] if self.own_data else []
+        return ", ".join([self.name, *changed, *swept, *own])
+
+
+def _whole(tasks: Sequence[str]) -> tuple[_SelectionPart, ...]:
+    """The selections by whole tasks of these names."""
+    return tuple(_SelectionPart(name=task, task=task) for task in tasks)
+
+
+class ModelDocument(DocumentPart):
+    """The `model.json` of a trained model."""
+
+    schema_version: int = Field(default=2, alias="schema")
+    name: str
+    """A name fit for a table."""
+    key: str
+    """The ArtifactKey: that of the lineage."""
+    content: str
+    """The hash of the folder's content."""
+    weights: str
+    """The hash of the weights alone."""
+    lineage: Lineage
+    training: Mapping[str, Any] = {}
+    """The circumstances of the training: steps, seconds, device, versions, notes."""
+
+    def to_json(self) -> str:
+        """The document as indented JSON, its last field the digest of all others."""
+        return with_digest(self.model_dump(mode="json", by_alias=True))
+
+
+DOCUMENTS = DocumentKind(
+    name="model document",
+    type=ModelDocument,
+    schema=2,
+    migrations={1: lambda document: document},  # schema 2 added a lineage's sweep and a parent's selections
+    hint="Train the model again, or remove model.json: the folder is then a model like any other.",
+    digest_since=1,
+)
+
+
+def read_document(folder: Path) -> ModelDocument | None:
+    """The `model.json` of a folder; None without one, or where its key does not follow from its lineage.
+
+    Whether the folder's content is still that of the document is for the caller to compare.
+    """
+    try:
+        found = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
+        return found if found.key == found.lineage.key else None
+    except (OSError, ValueError, RecursionError, RecordError):
+        return None

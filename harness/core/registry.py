@@ -1,0 +1,136 @@
+"""Registries: the entries of one kind, one in each file of a folder, and those of other distributions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import pkgutil
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from harness.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Entry = TypeVar("Entry", bound=_Named)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registry(Generic[Entry]):
+    """The registry of one kind of entry.
+
+    Attributes:
+        kind: The class of the entries.
+        package: The folder; a file whose name begins with "_" has no entry.
+        attribute: The name of the entry in each file.
+        group: The entry points of other distributions.
+    """
+
+    kind: type[Entry]
+    package: str
+    attribute: str
+    group: str
+
+    def ours(self) -> Iterator[Entry]:
+        """The entries of the folder that load, sorted by file; each is imported only when its turn comes."""
+        for file in _files(self.package):
+            with contextlib.suppress(UsageError):
+                yield self._opened(file)
+
+    def named(self, name: str) -> Entry | None:
+        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), or None; loads no plugin.
+
+        Raises:
+            UsageError: The file does not load.
+        """
+        file = name.replace("-", "_")
+        entry = self._opened(file) if file in _files(self.package) else None
+        return entry if entry is not None and entry.name == name else None
+
+    def all(self) -> dict[str, Entry]:
+        """Every entry that loads by name, those of the folder first."""
+        return self._scan()[0]
+
+    def broken(self) -> list[UsageError]:
+        """An error for each file and plugin that does not load, or has no entry with a name of its own."""
+        return self._scan()[1]
+
+    def with_broken(self, error: UsageError) -> UsageError:
+        """The error for an unknown name, with what does not load, where the name may be."""
+        lines = [error.hint or "", *(one.message for one in self.broken())]
+        return type(error)(error.message, hint="\n".join(filter(None, lines)) or None)
+
+    def _scan(self) -> tuple[dict[str, Entry], list[UsageError]]:
+        from importlib.metadata import entry_points
+
+        opens = {file: functools.partial(self._opened, file) for file in _files(self.package)}
+        for point in entry_points(group=self.group):
+            opens[point.value] = functools.partial(self._loaded, point)
+        found: dict[str, Entry] = {}
+        broken = []
+        for place, get in opens.items():
+            try:
+                entry = get()
+                if entry.name in found:
+                    taken = f"{entry.name!r} to {self.group}, a name that is already taken"
+                    raise UsageError(f"{place} adds {taken}.")
+                found[entry.name] = entry
+            except UsageError as error:
+                broken.append(error)
+        return found, broken
+
+    def _opened(self, file: str) -> Entry:
+        return self._checked(open_entry(f"{self.package}.{file}", self.attribute), file)
+
+    def _loaded(self, point: EntryPoint) -> Entry:
+        return self._checked(open_entry(point.module, point.attr), point.value)
+
+    def _checked(self, entry: Any, place: str) -> Entry:
+        if not isinstance(entry, self.kind):
+            raise UsageError(f"{place} is no {self.kind.__name__} of {self.group}.")
+        return entry
+
+
+def open_entry(module: str, attribute: str) -> Any:
+    """An attribute of a module, which is imported.
+
+    Raises:
+        UsageError: It does not load; the message names the file, the line and the error.
+    """
+    try:
+        return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except Exception as error:
+        told = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = f"{type(error).__name__}: {told}".replace("\n", " ")
+        raise UsageError(f"{_place(module, error)} does not load: {reason}") from error
+
+
+def _place(module: str, error: Exception) -> str:
+    """The file of a module with the line where its import failed."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno},"
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # its package does not load
+        spec = None
+    file = spec.origin if spec is not None and spec.origin else module
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"{file}, line {lines[-1]}," if lines else file
+
+
+@functools.cache
+def _files(package: str) -> tuple[str, ...]:
+    """The names of a folder's files with an entry, sorted."""
+    home = importlib.import_module(package)
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(home.__path__) if not m.name.startswith("_")))

@@ -1,0 +1,572 @@
+"""The vocabulary of a run as frozen dataclasses; docs/architecture.md explains each word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+Raw = Mapping[tuple[str, str], float]
+"""(split, metric) → value, of one task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convention:
+    """A paper's way to make one table of a suite, which a user names with --view.
+
+    Attributes:
+        name: As a user types it.
+        says: The convention in words, and its source.
+        parts: By task, the raw metrics (split, metric) whose mean is the task's number.
+    """
+
+    name: str
+    says: str
+    parts: Mapping[str, tuple[tuple[str, str], ...]]
+
+    def number(self, task: str, raw: Raw) -> float | None:
+        """A task's number; None unless every one of its parts is there."""
+        found = [raw.get(part) for part in self.parts[task]]
+        known = [value for value in found if value is not None]
+        return sum(known) / len(known) if len(known) == len(found) else None
+
+
+Output = Literal["vector", "multivector", "ranking", "label", "mlm"]
+"""The output of a model, and the output that a task needs; a "ranking" is an order of documents alone."""
+
+Role = Literal["query", "document", ""]
+"""The side of a task that a text belongs to; empty where a task has no sides."""
+
+ROLES: tuple[Role, ...] = ("query", "document", "")
+
+SIDES: tuple[Role, ...] = ("query", "document")
+"""The two sides of a retrieval task."""
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+DTYPES: dict[str, Dtype] = {
+    "float32": "float32",
+    "fp32": "float32",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+    "float16": "float16",
+    "fp16": "float16",
+}
+"""The spellings of a precision that a user may type."""
+
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "maxsim-pylate"]
+"""The comparison of two texts: of their vectors, or by MaxSim of the vectors of their tokens.
+
+MaxSim is the sum over the query's tokens of the best dot product with a token of the document. As PyLate has
+it, that best one is not below 0 where a longer document is compared at the same time.
+"""
+
+MAXSIM: tuple[Similarity, ...] = ("maxsim", "maxsim-pylate")
+"""The comparisons of texts that have a vector for each token."""
+
+DocumentText = Literal["title and text", "text"]
+"""The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
+
+DOCUMENT_TEXT: DocumentText = "title and text"
+"""The text of a document unless a suite or a user says otherwise."""
+
+Purpose = Literal["final", "trial"]
+"""A trial (a grid cell, a sweep member, a probe) never enters a table."""
+
+SEED = 42
+"""The default seed of samples and probes, the same as mteb's."""
+
+
+CHARACTERS_PER_TOKEN, SPECIAL_TOKENS = 4.0, 3
+"""Assumed where only the characters of texts are known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A model that is ready to be loaded: its folder and the key of its content.
+
+    `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
+    typed; `allow_extra` are patterns of tensors that may have no place in the model. The key of a `trained`
+    model is that of its lineage: it has no weights before its training, and other ones after another. BM25
+    has neither folder nor weights, and the key of its settings.
+    """
+
+    name: str
+    source: str
+    folder: Path
+    key: str
+    weights: str
+    revision: str | None = None
+    trust_remote_code: bool = False
+    allow_extra: tuple[str, ...] = ()
+    trained: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The readable folder name of this artifact's records: its name and the key's start."""
+        return artifact_slug(self.name, self.key)
+
+
+def artifact_slug(name: str, key: str) -> str:
+    """The readable folder name of an artifact.
+
+    >>> artifact_slug("org/a model", "0123456789abcdef")
+    'org-a-model-0123456789ab'
+    """
+    safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+    return f"{safe.strip('.-') or 'model'}-{key[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The data of a task: a hub data set `org/name` at a pinned `revision`, or a `content` hash."""
+
+    path: str = ""
+    revision: str = ""
+    content: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """The amount of text to encode in a task, where it is known before loading, and of scored examples."""
+
+    texts: int | None = None
+    characters: int | None = None
+    examples: int | None = None
+
+    def most_tokens(self, longest: int) -> int:
+        """The tokens of the texts, at most, where none has more than `longest`; 0 where nothing is known.
+
+        >>> Size(texts=10, characters=400).most_tokens(256), Size(texts=10).most_tokens(256)
+        (130, 2560)
+        """
+        texts = self.texts or 0
+        if self.characters is None:
+            return texts * longest
+        return min(texts * longest, round(self.characters / CHARACTERS_PER_TOKEN) + SPECIAL_TOKENS * texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataTable:
+    """A table of a hub data set that a task reads.
+
+    Attributes:
+        config: The names that its configuration may have, the usual one first; none for the default one.
+        splits: The splits that are read; with `lone_split`, the only split that there is stands for any.
+        texts: Columns of text, each by the names that it may have.
+        values: Further columns, likewise.
+        lists: Whether each row holds a list of texts, and one of values.
+    """
+
+    config: tuple[str, ...]
+    splits: tuple[str, ...]
+    texts: tuple[tuple[str, ...], ...] = ()
+    values: tuple[tuple[str, ...], ...] = ()
+    lists: bool = False
+    lone_split: bool = False
+
+
+@runtime_checkable
+class TextRanker(Protocol):
+    """A model that puts documents in an order for a query, without a vector for each text."""
+
+    @property
+    def titles_on_lines(self) -> bool:
+        """Whether a document is its title, a line break and its text, and not as for other models."""
+        ...
+
+    def rank(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        *,
+        k: int,
+        language: str = "",
+        candidates: Sequence[Sequence[int]] | None = None,
+    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """The best `k` documents of each query, or all if there are fewer, best first.
+
+        Args:
+            queries: Their texts.
+            documents: Their texts.
+            k: The number of documents for a query.
+            language: That of the texts (ISO 639-3), empty where it is not known.
+            candidates: For each query the places of the only documents to be put in order, all of them.
+
+        Returns:
+            For each query the places of documents in `documents`, and their scores.
+        """
+        ...
+
+
+class TextEncoder(Protocol):
+    """The view of a model that a task has while it is scored."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The function that compares two vectors of this model."""
+        ...
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        """Announce texts that will be encoded later, perhaps in blocks."""
+        ...
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """The vectors of `texts` on side `role`, shape (len(texts), dimension), float32."""
+        ...
+
+
+Scores = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""split → subset → metric → value, as the task's code gives it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The outcome of scoring a task.
+
+    `examples` are columns as in harness.storage.record.EXAMPLE_COLUMNS, `run` as in RUN_COLUMNS; both may
+    be empty.
+    """
+
+    main_score: float
+    scores: Scores
+    examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    run: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class TaskSource(Protocol):
+    """The origin of a task and its scoring code: a small picklable object of a suite."""
+
+    @property
+    def scoring(self) -> str:
+        """Name and version of the code that scores, e.g. "mteb 2.26.24"; part of the identity."""
+        ...
+
+
+@runtime_checkable
+class TableSource(Protocol):
+    """A source that knows the tables of the hub data set that its tasks read."""
+
+    def tables(self, task: Task) -> tuple[DataTable, ...]:
+        """The tables that `task` reads; none where its own code decides."""
+        ...
+
+    def size(self, task: Task) -> Size:
+        """The size of the texts to encode in the splits and subsets of `task`; empty where it is unknown."""
+        ...
+
+
+@runtime_checkable
+class CorpusSource(Protocol):
+    """A source that knows the texts of its tasks before they are encoded."""
+
+    def corpus(self, task: Task, *, seed: int, data: Path | None) -> Sequence[Any] | None:
+        """The texts of a task: its documents, else all its texts; None where its code does not name them.
+
+        Rows that are no text are among them. Arguments as in `VectorSource.evaluate`.
+        """
+        ...
+
+
+@runtime_checkable
+class FileSource(Protocol):
+    """A source of a user's own files, which can be read before a run."""
+
+    def measure(self, task: Task, *, cache: Path) -> Size:
+        """The size of the task's data, which is read and checked; `cache` keeps that of unchanged files.
+
+        Raises:
+            DataError: The data cannot be scored; the message names file and line.
+        """
+        ...
+
+
+TextModel = TextEncoder | TextRanker
+"""A finished model as a task sees it; a ranker is for retrieval alone."""
+
+
+@runtime_checkable
+class VectorSource(TaskSource, Protocol):
+    """The source of a task that is scored from a finished model's vectors, or from its order of documents."""
+
+    def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
+        """Score `encoder` on `task`; `data` is the data set's local folder, None to load from the hub.
+
+        Task objects are built anew at every call, so no state carries over from one model to the next.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One scored data set; a task with output "label" has a LabelSource, any other a VectorSource.
+
+    `roles` are the sides of its texts; only the prompts of these sides are part of a result's identity.
+    `documents` is the text of a document, in retrieval tasks. `query_length` are the tokens of a query where
+    each token has a vector, None for the model's own.
+    """
+
+    name: str
+    type: str
+    metric: str
+    splits: tuple[str, ...]
+    subsets: tuple[str, ...] = ("default",)
+    data: Data
+    source: VectorSource | LabelSource
+    output: Output = "vector"
+    roles: tuple[Role, ...] = ROLES
+    size: Size = Size()
+    documents: DocumentText = DOCUMENT_TEXT
+    query_length: int | None = None
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it searches documents for queries, or puts given ones in order."""
+        return self.roles == SIDES
+
+    @property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """Every scored (split, subset)."""
+        return tuple((split, subset) for split in self.splits for subset in self.subsets)
+
+
+def _union(one: Task, other: Task) -> Task:
+    """A task with the splits and subsets of both, which are the same task of different columns."""
+    whole = replace(
+        one,
+        splits=tuple(dict.fromkeys((*one.splits, *other.splits))),
+        subsets=tuple(dict.fromkeys((*one.subsets, *other.subsets))),
+        size=Size(),
+    )
+    source = whole.source
+    return replace(whole, size=source.size(whole)) if isinstance(source, TableSource) else whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table: a task, several that count once (their mean), or none after narrowing.
+
+    Two columns may have the same task with other splits or subsets: it is run once, and each shows its part.
+    `shown_only` is the reason why it is outside of the means of the suite; empty for the columns in them.
+    """
+
+    name: str
+    type: str
+    tasks: tuple[Task, ...]
+    shown_only: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """A benchmark's mean predicted from the scores of a few tasks, as shares of 1.
+
+    `low` and `high` bound a `level` interval that is cross-validated over `families` of models. `outside`
+    names the tasks whose scores lie outside the range of the fit, and the target where the prediction itself
+    does; the prediction is then unreliable.
+    """
+
+    target: str
+    value: float
+    low: float
+    high: float
+    level: float
+    families: int
+    outside: tuple[str, ...] = ()
+
+
+class Predictor(Protocol):
+    """A predictor of a benchmark's mean from the scores of a suite's tasks."""
+
+    @property
+    def target(self) -> str:
+        """The title of the benchmark."""
+        ...
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks whose scores the prediction needs."""
+        ...
+
+    def predict(self, scores: Mapping[str, float]) -> Predicted | None:
+        """The prediction from main scores by task, shares of 1; None if a score is missing."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """An ordered list of columns with the aggregates over them; `predictor` belongs to a proxy suite.
+
+    `conventions` are the papers' ways to a task's number by name; without them it is the main score. The
+    means of a benchmark are over all columns, those of own data ("large") over its large tasks alone.
+    `requested` are the columns that were asked for by name where these are not the whole suite.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
+    conventions: Mapping[str, Convention] = field(default_factory=dict)
+    predictor: Predictor | None = None
+    averages: Literal["all", "large"] = "all"
+    requested: tuple[str, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """The title of a table, with the number of tasks that were asked for by name."""
+        if not self.requested:
+            return self.title
+        count = f"{len(self.requested)} task{'s' * (len(self.requested) > 1)}"
+        if len(self.requested) < len(self.columns):
+            count = f"{len(self.requested)} of the {len(self.columns)} tasks"
+        return f"{count} of {self.title}"
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task once, in the order of the columns, with the splits and subsets of all its columns."""
+        found: dict[str, Task] = {}
+        for task in (task for column in self.columns for task in column.tasks):
+            before = found.get(task.name, task)
+            found[task.name] = before if before == task else _union(before, task)
+        return tuple(found.values())
+
+    @property
+    def parts(self) -> Mapping[str, Task]:
+        """The columns that show some splits or subsets of a task, which other columns have more of."""
+        whole = {task.name: task for task in self.tasks}
+        return {c.name: t for c in self.columns for t in c.tasks if t.cells != whole[t.name].cells}
+
+    def with_documents(self, documents: DocumentText) -> Suite:
+        """The suite whose retrieval tasks put a document's text together in this way."""
+        columns = (
+            replace(
+                column,
+                tasks=tuple(
+                    replace(task, documents=documents) if task.retrieves else task for task in column.tasks
+                ),
+            )
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of the columns that have no task left."""
+        return tuple(c.name for c in self.columns if not c.tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions:
+    """The options that narrow a suite; an empty option leaves the suite as it is.
+
+    `tasks` are names of columns, `subsets` names of subsets of tasks, such as `en-en`; `cache` and `results`
+    are folders, None for the defaults.
+    """
+
+    tasks: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    cache: Path | None = None
+    results: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A possible argument of a suite, with its facts for a list."""
+
+    kind: Literal["task", "benchmark"]
+    name: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteEntry:
+    """A suite in the catalog, the `SUITE` of a file in suites/; a user types `name` or `name:argument`.
+
+    `argument` describes the argument, `alone` is whether it may be left out, and `offers` lists its values.
+    """
+
+    name: str
+    summary: str
+    open: Callable[[str, SuiteOptions], Suite]
+    argument: str = ""
+    alone: bool = True
+    offers: Callable[[], Sequence[Offer]] = tuple
+
+
+REGRESSION = 1
+"""The number of classes of a task whose labels are numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledSplit:
+    """Rows with labels.
+
+    Attributes:
+        texts: One or two columns of sentences, in the order in which a model reads them.
+        labels: (rows,) numbers of classes from 0 on, or numbers.
+        ids: (rows,) the data's own id of each row, else its index.
+    """
+
+    texts: tuple[Sequence[str], ...]
+    labels: Sequence[float]
+    ids: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledData:
+    """The labelled data of a task.
+
+    Attributes:
+        train: The rows to train on.
+        dev: The rows to score on, by split: those of the task's splits that the data has.
+        classes: The number of classes; REGRESSION where labels are numbers.
+        notes: Sentences on rows or splits that the data lacks.
+    """
+
+    train: LabelledSplit
+    dev: Mapping[str, LabelledSplit]
+    classes: int
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class LabelSource(TaskSource, Protocol):
+    """The source of a task that a model is trained for: a small picklable object."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names in `harness.results.metrics.METRICS`; early stopping watches the first."""
+        ...
+
+    @property
+    def like(self) -> str:
+        """The task whose settings in a recipe apply to this task: itself, if a recipe knows it."""
+        ...
+
+    @property
+    def from_mnli(self) -> bool | None:
+        """Whether training starts from a recipe's MNLI model; None leaves that to the recipe."""
+        ...
+
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
+        """The rows of a task.
+
+        Args:
+            task: The task whose splits are read.
+            data: The local folder of the data set, or None to load from the hub.
+
+        Raises:
+            DataError: There are no rows to train on, or none to score on.
+        """
+        ...

@@ -1,0 +1,318 @@
+"""Training data as memory-mapped tables: its rows, its size, and the texts that a model was trained on.
+
+Needs the datasets library, unlike harness.data.training.sets, which finds the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core import files
+from harness.core.errors import DataError
+from harness.data.prepared import naming_full_disk, no_bars, prepared
+from harness.data.schema import TableHead, one_line, readable_folder
+from harness.data.scored_tables import ScoredTables
+from harness.data.training.own_rows import BATCH, require_values
+from harness.data.training.sets import LocatedTraining, TrainingData, require_columns, satisfying
+from harness.data.training.text_rows import ClassRows, ColumnRows, JudgedRows, TextRows
+
+if TYPE_CHECKING:
+    import datasets
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
+    """The rows as a memory-mapped table with the text columns in order, then the score if there is one.
+
+    Queries with scored documents have the columns of `ScoredTables.rows`.
+
+    Raises:
+        DataError: A text is missing, blank or no text; the message names the row. Or a row has lists.
+    """
+    data = located.data
+    if data.texts:
+        return load_scored(located, cache=cache).rows
+    if not data.plain:
+        raise DataError(
+            f"{located.name} has a {data.form} in each row, where columns of text are read.",
+            hint="Give a column for each negative.",
+        )
+    with _place(located, cache), no_bars():
+        table = _read(located)
+    _require_kinds(located, table)
+    numbers = _chosen_rows(table, data)
+    if len(numbers) < len(table) or data.held_out:
+        table = table.select(numbers)
+    table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
+    if not len(table):
+        of = " that satisfy the filter" if data.filter else ""
+        after = f" after {data.held_out} are set aside" if data.held_out else ""
+        raise DataError(f"{located.name}: there are no rows{of}{after}.")
+    done = 0
+    for batch in _batches(table):
+        require_values(batch, located.name, numbers[done:] + 1, shown=table.column_names)
+        done += batch.num_rows
+    return table
+
+
+def load_scored(located: LocatedTraining, *, cache: Path) -> ScoredTables:
+    """The tables of queries with scored documents, the first ones where the data says how many.
+
+    Raises:
+        DataError: An id has no text, or a row has another number of scores than of documents.
+    """
+    data = located.data
+    with _place(located, cache), no_bars():
+        read = [_read(replace(located, data=replace(data, config=one))) for one in data.configs]
+    tables = ScoredTables.join(*read, name=located.name, identity=data.identity, cache=cache)
+    if data.first is None:
+        return tables
+    return replace(tables, numbers=tables.numbers.select(range(data.remaining(len(tables.numbers)))))
+
+
+def load_rows(located: LocatedTraining, *, cache: Path) -> TextRows:
+    """The rows of a recipe that takes any number of negatives; texts are read when a row is.
+
+    A row without a query or a positive has no number.
+
+    Raises:
+        DataError: A column is absent or holds something else than texts, or there are no rows.
+    """
+    data = located.data
+    how: dict[str, Any] = {"name": located.name, "identity": data.identity, "cache": cache}
+    with _place(located, cache), no_bars():
+        tables = [
+            _read(replace(located, data=replace(data, config=config, split=split, judged=False)))
+            for config, split in data.tables
+        ]
+    _require_kinds(located, tables[0])
+    if data.judged:
+        return JudgedRows.of(tables[0], tables[1:], data.columns, **how)
+    numbers = _chosen_rows(tables[0], data)
+    if data.classes:
+        return ClassRows.of(tables[0], data.columns, data.classes, numbers, seed=data.split_seed, **how)
+    return ColumnRows.of(tables[0], data.columns, numbers, **how)
+
+
+def _chosen_rows(table: datasets.Dataset, data: TrainingData) -> NDArray[np.int64]:
+    """The numbers of the rows that satisfy the filter and are not set aside, from 0 on."""
+    import numpy as np
+
+    numbers = np.arange(len(table))
+    if data.filter is not None:
+        values = table.data.column(data.filter[0])
+        numbers = numbers[satisfying(values, data.filter).to_numpy(zero_copy_only=False)]
+    if data.held_out:
+        draw = np.random.default_rng(data.split_seed)
+        numbers = numbers[draw.permutation(len(numbers))[data.held_out :]]
+    return numbers[: data.first]
+
+
+def _place(located: LocatedTraining, cache: Path) -> contextlib.AbstractContextManager[object]:
+    """A context in which the datasets library keeps local data by its content."""
+    content = located.data.content or located.data.revision
+    return prepared(content, cache) if located.folder or located.file else naming_full_disk()
+
+
+def _read(located: LocatedTraining) -> datasets.Dataset:
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    data = located.data
+    where: dict[str, Any] = {"path": data.path, "revision": data.revision, "name": data.config or None}
+    if located.folder is not None:
+        where = {"path": str(readable_folder(located.folder)), "name": data.config or None}
+    if data.file:
+        base = f"hf://datasets/{data.path}@{data.revision}" if located.folder is None else located.folder
+        where = {"path": "json", "data_files": {data.split: f"{base}/{data.file}"}}
+    if located.file is not None:
+        where = {"path": "parquet", "data_files": str(located.file)}
+    try:
+        table = datasets.load_dataset(**where, split=data.split)
+        return _first_passages(table, located) if data.passages else table
+    except (ValueError, OSError, DatasetsError) as error:
+        said = one_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+        raise DataError(f"{located.name} cannot be read: {said}.") from error
+
+
+def _first_passages(table: datasets.Dataset, located: LocatedTraining) -> datasets.Dataset:
+    """The rows with the text of the first passage in place of each list; blank for an empty one."""
+    names = [name for name in located.data.columns[1:] if name in table.column_names]
+
+    def text(passages: Any) -> Any:
+        return passages[0].get("text") if passages else ""
+
+    def texts(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {name: list(map(text, rows[name])) for name in names}
+
+    return table.map(texts, batched=True, batch_size=100, features=_text_features(table, located))
+
+
+def _text_features(table: datasets.Dataset, located: LocatedTraining) -> datasets.Features:
+    import datasets
+
+    text = {name: datasets.Value("large_string") for name in located.data.columns}
+    return datasets.Features({name: text.get(name, kind) for name, kind in table.features.items()})
+
+
+def _require_kinds(located: LocatedTraining, table: datasets.Dataset) -> None:
+    """Refuse a table without one of the columns, or whose column is of another kind."""
+    import pyarrow as pa
+
+    data, kinds = located.data, {field.name: field.type for field in table.data.schema}
+    head = TableHead(
+        columns=tuple(kinds),
+        no_text={
+            n: str(k) for n, k in kinds.items() if not (pa.types.is_string(k) or pa.types.is_large_string(k))
+        },
+        text=frozenset(n for n, k in kinds.items() if pa.types.is_string(k) or pa.types.is_large_string(k)),
+    )
+    require_columns(data, head, located.name)
+
+
+def _batches(table: datasets.Dataset) -> Iterator[pa.Table]:
+    yield from table.with_format("arrow").iter(BATCH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSize:
+    """The size of training data.
+
+    Attributes:
+        rows: The number of rows.
+        characters: The mean characters of the texts by column.
+        documents: The fewest and the most documents of a query, of scored documents.
+        constant: Queries whose documents all have one score, likewise.
+        negatives: The fewest and the most negatives of a row, where they may differ.
+    """
+
+    rows: int
+    characters: Mapping[str, float]
+    documents: tuple[int, int] | None = None
+    constant: int | None = None
+    negatives: tuple[int, int] | None = None
+
+    @staticmethod
+    def of(located: LocatedTraining, cache: Path) -> TrainingSize:
+        """The size of training data, all of which is read.
+
+        Raises:
+            DataError: A text is missing, blank or no text; the message names the row.
+        """
+        import pyarrow.compute as pc
+
+        if located.data.texts:
+            tables = load_scored(located, cache=cache)
+            counts = tables.documents_per_row()
+            return TrainingSize(
+                rows=len(tables.numbers),
+                characters=tables.characters(),
+                documents=(int(counts.min()), int(counts.max())),
+                constant=tables.constant_rows(),
+            )
+        if not located.data.plain:
+            return TrainingSize._of_rows(load_rows(located, cache=cache))
+        table = load_training(located, cache=cache)
+        found = dict.fromkeys(located.data.columns, 0)
+        for batch in _batches(table):
+            for name in found:
+                found[name] += pc.sum(pc.utf8_length(batch[name])).as_py()
+        return TrainingSize(
+            rows=len(table), characters={name: total / len(table) for name, total in found.items()}
+        )
+
+    @staticmethod
+    def _of_rows(rows: TextRows) -> TrainingSize:
+        found = {"query": 0, "positive": 0, "negatives": 0}
+        counts: set[int] = set()
+        negatives = 0
+        for start in range(0, len(rows), BATCH):
+            for row in rows.read(range(start, min(start + BATCH, len(rows)))):
+                found["query"] += len(row.query)
+                found["positive"] += len(row.positive)
+                found["negatives"] += sum(map(len, row.negatives))
+                negatives += len(row.negatives)
+                counts.add(len(row.negatives))
+        texts = {"query": len(rows), "positive": len(rows), "negatives": negatives}
+        return TrainingSize(
+            rows=len(rows),
+            characters={name: found[name] / texts[name] for name in found if texts[name]},
+            negatives=(min(counts), max(counts)),
+        )
+
+
+# The texts that a model was trained on
+
+
+_TEXTS = "training/texts.npy"
+"""The file in a model's folder with the hashes of its training texts."""
+
+
+def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent: Path, cache: Path) -> None:
+    """Write the hashes of all training texts, with those of its parent, into a model's folder.
+
+    `trained_texts` reads them again. Nothing is written where the training has written them itself.
+    """
+    if not (model / _TEXTS).exists():
+        add_text_hashes(chain.from_iterable(_all_texts(one, cache) for one in data), model, parent=parent)
+
+
+def add_text_hashes(texts: Iterable[Sequence[str]], model: Path, *, parent: Path) -> None:
+    """Write the hashes of texts, which come part by part, with those of its parent, into a model's folder."""
+    import io
+
+    import numpy as np
+
+    before = trained_texts(parent)
+    parts = [np.empty(0, np.uint64) if before is None else before, *map(_hashes, texts)]
+    found = io.BytesIO()
+    np.save(found, np.unique(np.concatenate(parts)))
+    (model / _TEXTS).parent.mkdir(parents=True, exist_ok=True)
+    files.replace(model / _TEXTS, found.getvalue())
+
+
+def _all_texts(located: LocatedTraining, cache: Path) -> Iterator[Sequence[str]]:
+    """All texts of training data, part by part."""
+    if located.data.texts:
+        for _, texts in load_scored(located, cache=cache).texts():
+            yield texts
+        return
+    for batch in _batches(load_training(located, cache=cache)):
+        for name in located.data.columns:
+            yield batch[name].to_pylist()
+
+
+def trained_texts(model: Path) -> NDArray[np.uint64] | None:
+    """The sorted 64-bit hashes of the texts that the model in a folder was trained on; None if not known."""
+    import numpy as np
+
+    try:
+        found: NDArray[np.uint64] = np.load(model / _TEXTS)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.dtype == np.uint64 and found.ndim == 1 else None
+
+
+def count_trained(texts: Sequence[str], known: NDArray[np.uint64]) -> int:
+    """The number of distinct texts that are among the training texts of `trained_texts`."""
+    import numpy as np
+
+    return len(np.intersect1d(np.unique(_hashes(texts)), known, assume_unique=True))
+
+
+def _hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """The 64-bit hash of each text, shape (len(texts),)."""
+    import numpy as np
+
+    joined = b"".join(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
+    return np.frombuffer(joined, np.dtype("<u8")).astype(np.uint64)

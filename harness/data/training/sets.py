@@ -1,0 +1,516 @@
+"""Training data: sets of the hub, of a data root, or of a user's own files, and their places.
+
+What a plan needs is read without the datasets library: metadata of Parquet files, and first lines of others.
+harness.data.training.loading reads the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.core.errors import DataError, UsageError, nearest, shortened
+from harness.core.identity import canonical
+from harness.core.types import Data
+from harness.data.folder import Need, data_sets_in, identify
+from harness.data.locate import (
+    DataMissing,
+    DataSettings,
+    Located,
+    declared_subsets,
+    explain_hub_error,
+    locate_data,
+    locate_local,
+    missing_shards,
+    root_folder,
+    snapshot_folder,
+)
+from harness.data.schema import NO_VALUE, SplitFiles, TableHead
+from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
+from harness.data.tables import absolute_path, readable
+from harness.data.training.own_rows import (
+    CORPUS,
+    ENDINGS,
+    FORMS,
+    RowsFile,
+    choose_columns,
+    require_distinct,
+)
+from harness.data.training.text_rows import (
+    JUDGED_TEXTS,
+    ColumnPath,
+)
+
+if TYPE_CHECKING:
+    pass
+
+Form = Literal[
+    "pair",
+    "triplet",
+    "tuple",
+    "row with any number of negatives",
+    "pair of one class",
+    "scored pair",
+    "query with scored documents",
+]
+"""The form of a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """A data set that a recipe trains on.
+
+    Attributes:
+        path: A data set of the hub, `org/name`; empty for a user's own file.
+        revision: The pinned commit, or a branch whose newest commit is taken.
+        content: The hash of the data, in place of the revision, where that is not proven, as of own files.
+        config: The configuration.
+        split: The split.
+        columns: The columns of text in the order anchor, positive, negatives. Recipes that take any number of
+            negatives also read paths into lists and structs, as `set.neg[]`
+            (see harness.data.training.text_rows).
+        score: The column with a score; empty without one.
+        judged: Whether the columns are ids of a query and a document that belong together, with texts in the
+            configurations and splits `queries` and `corpus`.
+        classes: The column with the class of each text; the pairs are then two texts of one class, and the
+            columns the parts of a text.
+        file: The file of rows in the data set's folder, where the library finds none by itself.
+        passages: Whether all columns but the first are lists of passages, the first of which counts by its
+            `text`.
+        filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
+        held_out: The number of rows that are set aside, drawn as `train_test_split` of the datasets library
+            draws them, which also shuffles the others.
+        split_seed: The seed of that draw.
+        first: The rows that are read after that, from the first one on; all others are left out.
+        texts: The configurations with the texts of the ids that the rows hold in place of texts (see
+            harness.data.scored_tables); empty for rows of texts.
+        rows: The rows at this revision that remain, for a plan without the data; not part of the identity.
+    """
+
+    path: str = ""
+    revision: str = ""
+    content: str = ""
+    config: str = ""
+    split: str = "train"
+    columns: tuple[str, ...] = ("anchor", "positive")
+    score: str = ""
+    judged: bool = False
+    classes: str = ""
+    file: str = ""
+    passages: bool = False
+    filter: tuple[str, str, float] | None = None
+    held_out: int = 0
+    split_seed: int = 0
+    first: int | None = None
+    texts: tuple[str, ...] = ()
+    rows: int | None = None
+
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """All configurations that are read; none where the data set's only one is."""
+        return tuple(config for config, _ in self.tables if config)
+
+    @property
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """The configuration and the split of every table that is read, that of the rows first."""
+        texts = tuple((name, self.split) for name in self.texts)
+        judged = tuple((name, name) for name in JUDGED_TEXTS) if self.judged else ()
+        return ((self.config, self.split), *texts, *judged)
+
+    @property
+    def paths(self) -> tuple[ColumnPath, ...]:
+        """The columns as paths."""
+        return tuple(map(ColumnPath.of, self.columns))
+
+    @property
+    def plain(self) -> bool:
+        """Whether each row has one text in each column, which every recipe reads."""
+        nested = any(path.steps for path in self.paths)
+        return not (nested or self.judged or self.classes)
+
+    @property
+    def texts_per_row(self) -> int:
+        """The texts of a row in training, a list of negatives counted once."""
+        return 2 if self.classes else len(self.columns)
+
+    @property
+    def form(self) -> Form:
+        """The form of a row."""
+        if self.texts:
+            return "query with scored documents"
+        if self.score:
+            return "scored pair"
+        if self.classes:
+            return "pair of one class"
+        if any(path.several for path in self.paths):
+            return "row with any number of negatives"
+        return {2: "pair", 3: "triplet"}.get(len(self.columns), "tuple")  # type: ignore[return-value]
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The fields that a trained model depends on; where the data lies is not among them."""
+        condition = self.filter and (*self.filter[:2], float(self.filter[2]))
+        found: dict[str, Any] = json.loads(canonical(replace(self, rows=None, filter=condition)))
+        return found
+
+    def remaining(self, rows: int) -> int:
+        """The number of rows that remain of those that satisfy the filter."""
+        left = max(0, rows - self.held_out)
+        return left if self.first is None else min(left, self.first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocatedTraining:
+    """Training data with its place.
+
+    Attributes:
+        data: The data set, with the content's hash where it lies in a data root or is the user's own.
+        folder: The folder of a hub data set; None where the hub itself is read.
+        file: The rows of a user's own file as Parquet, in the cache.
+        name: The name in tables and messages.
+        rows: The number of rows, if it is known without reading them all.
+        own: Whether the user gave it in place of the recipe's.
+    """
+
+    data: TrainingData
+    folder: Path | None = None
+    file: Path | None = None
+    name: str
+    rows: int | None = None
+    own: bool = False
+
+
+# The place of a recipe's data
+
+
+def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraining:
+    """The place of a recipe's data set: a data root, the hub's cache, or the hub.
+
+    Raises:
+        DataError: It is not on this machine and the network is forbidden, or lacks the configuration, the
+            split or a column.
+    """
+    try:
+        located = _located(data, settings)
+    except DataMissing as error:
+        raise DataMissing(
+            error.message,
+            hint="On a connected machine: harness data pull --recipe RECIPE --data DIR; "
+            "then name that folder here with --data DIR.",
+        ) from None
+    name = f"{data.path}:{data.config}" if data.config else data.path
+    content = located.data.content
+    data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
+    if located.folder is None or data.file:
+        _require_file(data, located.folder)
+        return LocatedTraining(data=data, folder=located.folder, name=name, rows=data.rows)
+    split = SplitFiles.read(located.folder, data.config, data.split)
+    for file, head in zip(split.files, split.heads, strict=True):
+        require_columns(data, head, str(file))
+    for config, part in data.tables[1:]:
+        SplitFiles.read(located.folder, config, part)
+    rows, count = data.rows, None if data.rows is not None else _count(data, split)
+    rows = data.remaining(count) if count is not None else rows
+    return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
+
+
+def _located(data: TrainingData, settings: DataSettings) -> Located:
+    """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole.
+
+    A data set of a branch has the commit that the branch has now, in a data root its content.
+    """
+    pinned = _COMMIT.fullmatch(data.revision) is not None
+    near = locate_local(Data(path=data.path, revision=data.revision if pinned else ""), settings)
+    if near is not None:
+        return near
+    commit = data.revision if pinned else _commit(data.path, data.revision, settings)
+    wanted = Data(path=data.path, revision=commit)
+    held = snapshot_folder(data.path, commit)
+    whole = held is not None and (
+        (held / data.file).is_file()
+        if data.file
+        else all(_is_whole(held, config, split) for config, split in data.tables)
+    )
+    if held is not None and whole:
+        return Located(data=wanted, folder=held, origin="hub-cache")
+    return locate_data(wanted, settings, subsets=data.configs)
+
+
+def _is_whole(folder: Path, config: str, split: str) -> bool:
+    """Whether a snapshot has all files of a split."""
+    try:
+        found = SplitFiles.read(folder, config, split).files
+    except DataError:
+        return False
+    return not [*missing_shards({file.name for file in found})]
+
+
+def _require_file(data: TrainingData, folder: Path | None) -> None:
+    """Refuse a folder without the file of rows."""
+    if folder is not None and data.file and not (folder / data.file).is_file():
+        raise DataError(
+            f"{folder} has no file {data.file}.", hint="Pull the data set again, with all its files."
+        )
+
+
+def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
+    """Refuse a file without one of the columns, or whose column holds no text."""
+    if head.columns is None:
+        return
+    require_distinct(head.columns, where)
+    score = (data.score,) if data.score else ()
+    condition = data.filter[:1] if data.filter else ()
+    label = (data.classes,) if data.classes else ()
+    paths = tuple(
+        path for name, path in zip(data.columns, data.paths, strict=True) if name not in head.columns
+    )
+    for name in (*data.columns, *score, *condition, *label):
+        path = next((path for path in paths if path.text == name and path.steps), None)
+        column = name if path is None else path.column
+        if column not in head.columns:
+            close = nearest(column, head.columns)
+            there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(head.columns)}"
+            raise DataError(f"{where}: there is no column {column!r}; {there}.")
+        if data.texts or data.judged or name == data.classes:
+            continue  # ids, lists and classes, which are checked when they are looked up
+        if path is not None:
+            if column in head.text:
+                raise DataError(f"{where}: the column {column!r} holds text, in which there is no {name!r}.")
+        elif name in data.columns and head.no_text.get(name, NO_VALUE) != NO_VALUE:
+            raise DataError(f"{where}: the column {name!r} holds {head.no_text[name]}, not text.")
+        elif name not in data.columns and name in head.text:
+            raise DataError(f"{where}: the column {name!r} holds text, not numbers.")
+
+
+def _count(data: TrainingData, split: SplitFiles) -> int | None:
+    """The rows that satisfy the filter, from Parquet files only; None where they are not counted."""
+    if data.filter is None or split.rows is None:
+        return split.rows
+    import pyarrow.parquet as pq
+
+    column = data.filter[0]
+    if any(file.suffix != ".parquet" for file in split.files):
+        return None
+    read = (pq.read_table(file, columns=[column])[column] for file in split.files)
+    return sum(int(satisfying(values, data.filter).to_numpy().sum()) for values in read)
+
+
+def satisfying(values: Any, condition: tuple[str, str, float]) -> Any:
+    """Whether each value satisfies a filter; a missing one does not."""
+    import pyarrow.compute as pc
+
+    column, comparison, number = condition
+    compare = {
+        ">": pc.greater,
+        ">=": pc.greater_equal,
+        "<": pc.less,
+        "<=": pc.less_equal,
+        "==": pc.equal,
+    }
+    if comparison not in compare:
+        raise UsageError(
+            f"{comparison!r} cannot be the filter of {column!r}.", hint=f"There is: {', '.join(compare)}."
+        )
+    return pc.fill_null(compare[comparison](pc.cast(values, "float64"), float(number)), False)
+
+
+# Data of a user's own
+
+
+_HUB_NAME = re.compile(r"(?P<path>[\w.-]+/[\w.-]+)(@(?P<revision>[^:@]+))?(:(?P<config>.+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def own_training(text: str, settings: DataSettings) -> LocatedTraining:
+    """The training data that a user names with `--train-data`.
+
+    Args:
+        text: A file of rows (JSONL, CSV, TSV or Parquet), a folder `path[:split]` in BEIR's layout, a folder
+            of scored documents, a data set `org/name[@revision][:config]` of the data root or the hub, or
+            `code:FOLDER` for the pairs of docstring and function in Python source.
+        settings: The places to look.
+
+    Raises:
+        UsageError: There is no such data.
+        DataError: A row has no text, or too few columns; the message names file and row.
+    """
+    if not text.strip():
+        raise UsageError("--train-data has an empty name.", hint=_EXAMPLES)
+    file = absolute_path(text)
+    with readable(file):
+        if file.is_file():
+            return _own_rows(RowsFile.of_file(file, settings.cache))
+    judged = judged_folder(text)
+    if judged is not None:
+        return _own_rows(RowsFile.of_judgements(*judged, settings.cache))
+    if file.is_dir() and is_scored(declared_subsets(file)):
+        return _scored(identify(Data(path=""), file, settings.cache), file, file.name)
+    kind, colon, argument = text.partition(":")
+    made = RowsFile.of_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
+    if made is not None:
+        return _own_rows(made)
+    named = _HUB_NAME.fullmatch(text)
+    if (
+        named is None
+        or file.suffix in ENDINGS
+        or text.startswith(".")
+        or _is_other_folder(file, named, settings)
+    ):
+        raise _absent_file(text, file, settings)
+    return _own_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
+
+
+_EXAMPLES = (
+    "Name a file of pairs (pairs.jsonl), a folder in BEIR's layout, a data set (ORG/NAME:CONFIG), or "
+    "code:FOLDER."
+)
+
+
+def judged_folder(text: str) -> tuple[Path, str] | None:
+    """The folder in BEIR's layout and its split that a text names, "train" where it names none."""
+    whole, (name, _, split) = absolute_path(text), text.rpartition(":")
+    named = [(whole, "train"), *([(absolute_path(name), split)] if name and split else [])]
+    with readable(whole):
+        return next((one for one in named if (one[0] / CORPUS).is_file()), None)
+
+
+def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
+    """Whether a name is that of a folder here, and of no data set in the data root."""
+    return file.is_dir() and root_folder(named["path"], named["revision"] or "", settings.root) is None
+
+
+def _own_rows(made: RowsFile) -> LocatedTraining:
+    data = TrainingData(content=made.content, columns=made.columns, score=made.score)
+    return LocatedTraining(data=data, file=made.file, name=made.name, rows=made.rows, own=True)
+
+
+def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
+    if file.is_dir():
+        if configs := declared_subsets(file):
+            return UsageError(
+                f"The README of {text} has the configurations {', '.join(configs)}.",
+                hint="Queries with scored documents are read where there are train, queries and documents "
+                "(docs/training-data.md); another data set is named with --data DIR and ORG/NAME:CONFIG.",
+            )
+        return UsageError(
+            f"{text} is a folder.",
+            hint=f"For the functions in its Python source: --train-data code:{text}. "
+            "A data root is named with --data DIR, and its data sets with ORG/NAME.",
+        )
+    folder = file.parent
+    there = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
+    sets = [need.path for need in data_sets_in(settings.root)] if settings.root else []
+    close = [str(Path(text).with_name(name)) for name in nearest(file.name, there)] or nearest(text, sets)
+    found = f"Did you mean {' or '.join(close)}? " if close else ""
+    return UsageError(f"There is no training data {text!r}.", hint=found + _EXAMPLES)
+
+
+def _own_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
+    """A data set of the data root or the hub, its columns taken by their names."""
+    folder, data = _own_folder(path, revision, config, settings)
+    if config in ("", "train") and is_scored(declared_subsets(folder)):
+        return _scored(data, folder, path)
+    try:
+        split = SplitFiles.read(folder, config, "train")
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    if not split.columns:
+        raise DataError(f"{split.files[0]}: its columns cannot be known before it is read.", hint=FORMS)
+    no_text = {name for head in split.heads for name in head.no_text}
+    lists = {name for head in split.heads for name in head.lists}
+    text = [name for name in split.columns if name not in no_text | lists]
+    columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text, lists=lists)
+    made = TrainingData(
+        path=path,
+        revision=data.revision,
+        content=data.content,
+        config=split.config,
+        columns=columns,
+        score=score,
+    )
+    name = f"{path}:{split.config}" if split.config not in ("", "default") else path
+    return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True)
+
+
+def _scored(data: Data, folder: Path, name: str) -> LocatedTraining:
+    """Queries with scored documents in a folder in hub layout."""
+    made = TrainingData(
+        path=data.path,
+        revision=data.revision,
+        content=data.content,
+        config="train",
+        columns=IDS,
+        score=SCORES,
+        texts=TEXTS,
+    )
+    rows = {config: SplitFiles.read(folder, config, "train").rows for config in made.configs}
+    return LocatedTraining(data=made, folder=folder, name=name, rows=rows["train"], own=True)
+
+
+def _own_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
+    """The folder of a data set and its identity; it is fetched into the hub's cache where it is nowhere."""
+    near = locate_local(Data(path=path, revision=revision), settings)
+    if near is not None and near.folder is not None:
+        return near.folder, near.data
+    commit = _commit(path, revision, settings)
+    data = Data(path=path, revision=commit)
+    held = snapshot_folder(path, commit)
+    if held is not None and _is_whole(held, config, "train"):
+        return held, data
+    if _is_offline(settings):
+        raise _nowhere(data, settings)
+    return _fetched(path, commit, config), data
+
+
+def _is_offline(settings: DataSettings) -> bool:
+    from huggingface_hub import constants
+
+    return settings.offline or bool(constants.HF_HUB_OFFLINE)
+
+
+_FETCH = (
+    "On a connected machine: hf download --repo-type dataset {path} --local-dir DIR/{path}; "
+    "then name that folder here with --data DIR."
+)
+
+
+def _commit(path: str, revision: str, settings: DataSettings) -> str:
+    """The commit that a revision stands for: the hub's answer, or offline that of its cache."""
+    from huggingface_hub import HfApi
+
+    if _COMMIT.fullmatch(revision):
+        return revision
+    if _is_offline(settings):
+        held = snapshot_folder(path, revision or "main")
+        if held is None:
+            raise _nowhere(Data(path=path, revision=revision), settings)
+        return held.name
+    with explain_hub_error(Need(path=path, revision=revision or "main"), None):
+        return str(HfApi().dataset_info(path, revision=revision or None).sha)
+
+
+def _nowhere(data: Data, settings: DataSettings) -> DataMissing:
+    path, at = data.path, f" at revision {data.revision}" if data.revision else ""
+    places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
+    close = nearest(path, [need.path for need in data_sets_in(settings.root)] if settings.root else [])
+    found = f"Did you mean {' or '.join(close)}? " if close else ""
+    return DataMissing(
+        f"Offline, and the data set {path}{at} is not in {places}, or only in part.",
+        hint=found + _FETCH.format(path=path),
+    )
+
+
+def _fetched(path: str, commit: str, config: str) -> Path:
+    """The folder in the hub's cache after the files of a configuration have been fetched."""
+    from huggingface_hub import snapshot_download
+
+    with explain_hub_error(Need(path=path, revision=commit), None):
+        about = Path(snapshot_download(path, repo_type="dataset", revision=commit, allow_patterns=["*.md"]))
+        patterns = SplitFiles.patterns(about, config, "train")
+        return Path(
+            snapshot_download(path, repo_type="dataset", revision=commit, allow_patterns=[*patterns, "*.md"])
+        )

@@ -1,0 +1,1 @@
+"""Drives a plan, shows its progress and status, and reports its results."""

@@ -1,0 +1,552 @@
+"""The driver: it hands jobs to an executor, writes their outputs, and shares work with other drivers."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from harness.core import files
+from harness.core.errors import DivergenceError, HarnessError, StoreError
+from harness.executors.executor import Cause, Executor, Failure, Finished, Listener, OpenExecutor
+from harness.executors.local import LocalExecutor
+from harness.executors.run_log import Closing, Node, RunLog
+from harness.jobs.context import Event, WorkerLimits
+from harness.jobs.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
+from harness.jobs.training_jobs import Choose
+from harness.plan.plan import Plan, PlannedScore
+from harness.storage.leases import Leases
+from harness.storage.record import RECORDS, ErrorPart, Record
+from harness.storage.remote import RemoteLeases
+from harness.storage.store import Store
+from harness.training.model_store import ModelStore
+
+State = Literal["waiting", "running", "done", "failed", "skipped"]
+
+_OPEN = ("waiting", "running")
+
+PATIENCE = 0.5
+"""Seconds between two checks of work that another driver has claimed."""
+
+REMOTE_PATIENCE = 5.0
+"""The same where each check is a request to object storage."""
+
+NODES = 2.0
+"""Seconds between two looks at the nodes of a cluster."""
+
+WON = 4
+"""The claims that are taken each time from drivers that are gone."""
+
+CHECKS = 100
+"""The claims of other drivers that are looked at each time."""
+
+RETRIES: Mapping[Cause, int] = {"job": 0, "memory": 2, "node": 8}
+"""How often a job is tried again, by the cause of its failure."""
+
+
+class _Queue:
+    """The jobs of a plan that can begin, in the order of the plan, by lanes.
+
+    A job can begin when those whose output it reads are done.
+    """
+
+    def __init__(self, jobs: Iterable[Job], done: frozenset[str], lane: Callable[[Job], str]) -> None:
+        self._lane = lane
+        self._first: frozenset[str] = frozenset()
+        self._jobs = {job.key: job for job in jobs}
+        self._places = {key: place for place, key in enumerate(self._jobs)}
+        self._lanes: dict[str, list[tuple[bool, int, str]]] = {}
+        self._missing = {
+            key: {name for name in job.inputs if name not in done} for key, job in self._jobs.items()
+        }
+        self.dependants: dict[str, list[str]] = {}
+        for job in self._jobs.values():
+            for name in job.inputs:
+                self.dependants.setdefault(name, []).append(job.key)
+        for key, job in self._jobs.items():
+            if key not in done and not self._missing[key]:
+                self.push(job)
+
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes that have jobs."""
+        return [name for name, heap in self._lanes.items() if heap]
+
+    def put_first(self, keys: Iterable[str]) -> None:
+        """Put jobs before all others, now and when they can begin."""
+        self._first = frozenset(keys)
+        for lane, heap in [*self._lanes.items()]:
+            self._lanes[lane] = []
+            for *_, key in heap:
+                self.push(self._jobs[key])
+
+    def count(self, lane: str) -> int:
+        """The number of jobs of a lane that can begin."""
+        return len(self._lanes[lane])
+
+    def push(self, job: Job) -> None:
+        """Take a job that can begin."""
+        place = (job.key not in self._first, self._places[job.key], job.key)
+        heapq.heappush(self._lanes.setdefault(self._lane(job), []), place)
+
+    def first(self, lane: str) -> Job | None:
+        """The next job of a lane, which stays."""
+        heap = self._lanes.get(lane)
+        return self._jobs[heap[0][-1]] if heap else None
+
+    def pop(self, lane: str) -> None:
+        """Remove the next job of a lane."""
+        heapq.heappop(self._lanes[lane])
+
+    def replace(self, job: Job) -> None:
+        """Take a job that can begin in place of the one with its key."""
+        self._jobs[job.key] = job
+        self.push(job)
+
+    def end(self, key: str) -> None:
+        """Note that a job is done; those that waited for it alone can begin."""
+        for name in self.dependants.get(key, ()):
+            missing = self._missing[name]
+            if key in missing:
+                missing.discard(key)
+                if not missing:
+                    self.push(self._jobs[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The outcome of one planned score.
+
+    `how` is "cached" (its record existed), "done" (made in this run), "shared" (made by another process
+    meanwhile), "failed", "impossible" (no data), or "stopped" (not reached).
+    """
+
+    cell: PlannedScore
+    how: Literal["cached", "done", "shared", "failed", "impossible", "stopped"]
+    record: Record | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """Callbacks of a run: events of running jobs, results as they come, records of trials, a cluster's nodes.
+
+    Trials are training runs and scores of a sweep; one that another process has made meanwhile is passed on
+    as well.
+    """
+
+    event: Callable[[Job, Event], None] = lambda _job, _event: None
+    result: Callable[[Result], None] = lambda _result: None
+    trained: Callable[[Job, Record], None] = lambda _job, _record: None
+    nodes: Callable[[Sequence[Node]], None] = lambda _nodes: None
+
+
+class Driver:
+    """One execution of a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        store: Store,
+        cache: Path,
+        open_executor: OpenExecutor | None = None,
+        listeners: Listeners | None = None,
+        fail_fast: bool = False,
+        again: bool = False,
+        budget: float | None = None,
+        drop_vectors: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.vectors_dropped = 0
+        self.texts_encoded = 0
+        self.tokens_encoded = 0
+        self.results: dict[str, Result] = {}
+        self._store, self._cache, self._again = store, cache, again
+        self._listeners = listeners or Listeners()
+        self._fail_fast, self._drop = fail_fast, drop_vectors
+        self._open = open_executor or self._open_local
+        self._failures: dict[str, Failure] = {}
+        self._tries: dict[tuple[str, Cause], int] = {}
+        self._budget = budget
+        self._leases = Leases(store.leases if store.remote is None else RemoteLeases(store.remote))
+        self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
+        self._state: dict[str, State] = {
+            key: "done" if key in plan.known else "waiting" for key in self._jobs
+        }
+        self._unsettled = sum(state == "waiting" for state in self._state.values())
+        self._running: set[str] = set()
+        self._blocked: deque[Job] = deque()
+        self._next_look = self._next_nodes = 0.0
+        self._outputs: dict[str, Mapping[str, bytes]] = {}
+        self._claimed: set[str] = set()
+        self._cells_of: dict[str, list[str]] = {}
+        for cell in plan.cells:
+            self._cells_of.setdefault(cell.subject.artifact.key, []).append(cell.key)
+        self._readers = Counter(name for job in plan.jobs for name in job.inputs)
+        self._of_claim: dict[str, list[str]] = {}
+        for job in plan.jobs:
+            self._of_claim.setdefault(job.claim or job.key, []).append(job.key)
+        self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
+        self._scores = {**{trial.key: trial for trial in plan.trials}, **self._cells}
+
+    def run(self) -> tuple[Result, ...]:
+        """Execute the plan; returns results in the order of the plan.
+
+        Raises:
+            StoreError: The results folder or the cache cannot be written, which ends the run.
+            KeyboardInterrupt: Raised after everything is closed; finished work is stored.
+        """
+        for cell in self.plan.cells:
+            if cell.record is not None:
+                self._settle(Result(cell=cell, how="cached", record=cell.record))
+            elif cell.problem is not None:
+                self._settle(Result(cell=cell, how="impossible", failure=Failure.of(cell.problem)))
+        if self._jobs:
+            self._work()
+        for cell in self.plan.cells:
+            if cell.key not in self.results:
+                self._settle(Result(cell=cell, how="stopped"))
+        return tuple(self.results[cell.key] for cell in self.plan.cells)
+
+    def train(self) -> Mapping[str, Failure]:
+        """Execute the trainings of a plan without scores; returns the failures by key.
+
+        Raises:
+            StoreError: The results folder or the cache cannot be written, which ends the run.
+            KeyboardInterrupt: Raised after everything is closed; checkpoints are kept.
+        """
+        self._work()
+        return self._failures
+
+    def _open_local(self, listener: Listener) -> Executor:
+        return LocalExecutor(("cpu",), cache=self._cache, listener=listener, limits=WorkerLimits())
+
+    def _work(self) -> None:
+        self._store.prepare()
+        ModelStore(self._store.root).sweep()
+        for part in ("vectors", "datasets", "source", "finetuned", "plaid"):
+            files.sweep(self._cache / part)
+        ends = None if self._budget is None else time.monotonic() + self._budget
+        executor = self._open(self._hear)
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._leases.close)
+            opened.callback(executor.close)
+            self._log = RunLog(
+                self._store.root / "runs", jobs=self.plan.jobs, known=self.plan.known, executor=executor.name
+            )
+            reason = ""
+            try:
+                self._drive(executor, ends)
+            except HarnessError as error:
+                reason = error.message
+                raise
+            finally:
+                try:
+                    opened.close()
+                finally:
+                    self._log.close("failed" if reason else self._closing(), reason)
+
+    def _drive(self, executor: Executor, ends: float | None) -> None:
+        """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""
+        done = frozenset(key for key, state in self._state.items() if state == "done")
+        self._queue = _Queue(self._jobs.values(), done, executor.lane)
+        self._queue.put_first(executor.running())
+        while self._unsettled and not self._stopped():
+            self._show_nodes(executor)
+            late = ends is not None and time.monotonic() >= ends
+            if late and not self._running:
+                break
+            started = 0 if late else self._start(executor)
+            for finished in executor.poll(0.0 if started else PATIENCE):
+                self._end(finished)
+
+    def _closing(self) -> Closing:
+        """How the run has ended, for its log."""
+        return "stopped" if self._unsettled else "failed" if self._failures else "finished"
+
+    def _show_nodes(self, executor: Executor) -> None:
+        """Tell of the nodes of a cluster, every few seconds."""
+        if time.monotonic() < self._next_nodes:
+            return
+        self._next_nodes = time.monotonic() + NODES
+        if nodes := executor.nodes():
+            self._log.nodes(nodes)
+            self._listeners.nodes(nodes)
+
+    def _stopped(self) -> bool:
+        return self._fail_fast and bool(self._failures)
+
+    def _start(self, executor: Executor) -> int:
+        """Start the jobs that can begin and have room; gives their number."""
+        self._look_again()
+        return sum(1 for lane in self._queue.lanes for _ in self._start_lane(executor, lane))
+
+    def _start_lane(self, executor: Executor, lane: str) -> Iterator[Job]:
+        executor.expect(lane, self._queue.count(lane))
+        while (job := self._queue.first(lane)) and executor.has_room(job):
+            self._queue.pop(lane)
+            if self._state[job.key] != "waiting":  # another driver has done it meanwhile
+                continue
+            if job.claim and not self._take(job.claim):
+                if self._state[job.key] == "waiting":
+                    self._log.claimed_elsewhere(job)
+                    self._blocked.append(job)
+                continue
+            self._set(job.key, "running")
+            seat = executor.submit(job, {key: self._output(key) for key in job.inputs})
+            self._log.started(job, seat.node, seat.devices)
+            yield job
+
+    def _look_again(self) -> None:
+        """Try the claims of other drivers again, some at a time; few are taken, so that others get some."""
+        if time.monotonic() < self._next_look:
+            return
+        remote = self._store.remote is not None
+        self._next_look = time.monotonic() + (REMOTE_PATIENCE if remote else PATIENCE)
+        won = 0
+        for _ in range(min(CHECKS, len(self._blocked))):
+            job = self._blocked.popleft()
+            if self._state[job.key] != "waiting":
+                continue
+            if won < WON and self._take(job.claim or job.key):
+                won += 1
+                self._queue.push(job)
+            elif self._state[job.key] == "waiting":
+                self._blocked.append(job)
+
+    def _set(self, key: str, state: State) -> None:
+        """Give a job another state."""
+        before, self._state[key] = self._state[key], state
+        self._running.discard(key)
+        if state == "running":
+            self._running.add(key)
+        if state == "done":
+            self._queue.end(key)
+        if before in _OPEN and state not in _OPEN:
+            self._unsettled -= 1
+            self._drop_inputs(key)
+
+    def _drop_inputs(self, key: str) -> None:
+        """Forget the outputs that only this job still needed."""
+        for name in self._jobs[key].inputs:
+            self._readers[name] -= 1
+            if not self._readers[name]:
+                self._outputs.pop(name, None)
+
+    def _output(self, key: str) -> Mapping[str, bytes]:
+        """The output of a job: from this run, or from its record in the store."""
+        job = self._jobs[key]
+        if key in self._outputs or job.place is None:
+            return self._outputs.get(key, {})
+        record = self._store.get(job.place.artifact, job.place.task, key, purpose=job.place.purpose)
+        if record is None:
+            raise StoreError(f"The record of {job.label} ({key[:12]}) is no longer there.")
+        beside = self._store.examples(record, job.place.artifact)
+        examples = {"examples": beside.read_bytes()} if beside is not None else {}
+        return {"record": record.to_json().encode(), **examples}
+
+    def _take(self, claim: str) -> bool:
+        """Claim a score or a training run, or settle it if another process has finished it meanwhile."""
+        if claim in self._claimed:
+            return True
+        free = self._leases.claim(claim)
+        if not self._anew(claim) and self._finished_elsewhere(claim, now=free):
+            if free:
+                self._leases.release(claim)
+            return False
+        if free:
+            self._claimed.add(claim)
+        return free
+
+    def _anew(self, key: str) -> bool:
+        """Whether a record must be made although it exists."""
+        return key in self.plan.anew or (self._again and key in self._cells)
+
+    def _has_other_weights(self, claim: str, record: Record) -> bool:
+        """Whether a record was made with other weights than those that its trained model has now."""
+        cell = self._scores.get(claim)
+        if cell is None or not cell.subject.artifact.trained:
+            return False
+        now = with_weights(replace(cell.subject.artifact, weights="")).weights
+        return bool(now) and now != record.model.weights
+
+    def _finished_elsewhere(self, claim: str, *, now: bool) -> bool:
+        place = self._jobs[claim].place
+        if place is None:  # it leaves no record: each process does it for itself
+            return False
+        record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose, now=now)
+        if record is None or self._has_other_weights(claim, record):
+            return False
+        for key in self._of_claim[claim]:
+            if self._state[key] == "waiting":
+                self._log.ended(self._jobs[key], "shared")
+            self._set(key, "done")
+        if claim in self._cells:
+            cell = self._cells[claim]
+            self._settle(Result(cell=cell, how="cached" if cell.former else "shared", record=record))
+        else:
+            self._listeners.trained(self._jobs[claim], record)
+        return True
+
+    def _end(self, finished: Finished) -> None:
+        job, failure = self._jobs[finished.key], finished.failure
+        if failure is None:
+            self._keep(job, finished)
+        elif self._is_tried_again(job, failure):
+            return
+        elif job.member and failure.kind == DivergenceError.__name__:
+            self._leave_out(job, failure)
+        else:
+            self._fail(job, failure)
+
+    def _is_tried_again(self, job: Job, failure: Failure) -> bool:
+        """Try a job again that has not failed by its own fault; whether it is."""
+        tries = self._tries.get((job.key, failure.cause), 0)
+        if tries >= RETRIES[failure.cause]:
+            return False
+        self._tries[job.key, failure.cause] = tries + 1
+        if failure.cause == "memory":
+            job = self._jobs[job.key] = replace(job, halvings=job.halvings + 1)
+        how = "with batches of half the size" if failure.cause == "memory" else "on another machine"
+        self._listeners.event(job, Event(kind="note", text=f"{failure.message} It is tried again {how}."))
+        if failure.cause == "node":
+            self._log.lost(job, failure.message)
+        else:
+            self._log.ended(job, "retried", failure)
+        self._set(job.key, "waiting")
+        self._queue.replace(job)
+        return True
+
+    def _keep(self, job: Job, finished: Finished) -> None:
+        if job.place is None:
+            self._outputs[job.key] = finished.output
+            self._done(job)
+            if job.claim == job.key:
+                self._give_back(job)
+            return
+        record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
+        examples, run = finished.output.get("examples"), finished.output.get("run")
+        if record.purpose == "trial" and self._has_final(job.place, job.key):
+            record = record.model_copy(update={"purpose": "final"})  # it was asked for by itself before
+        cell = self._scores.get(job.key)
+        again = self._anew(job.key) or (cell is not None and cell.former is not None)
+        kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
+        self._done(job)
+        self._give_back(job)
+        if job.key in self._cells:
+            self._settle(Result(cell=self._cells[job.key], how="done", record=kept))
+        else:
+            self._listeners.trained(job, kept)
+
+    def _done(self, job: Job) -> None:
+        self._set(job.key, "done")
+        self._log.ended(job, "done")
+
+    def _has_final(self, place: Place, key: str) -> bool:
+        return self._store.get(place.artifact, place.task, key) is not None
+
+    def _fail(self, job: Job, failure: Failure) -> None:
+        if isinstance(failure.fault, StoreError):
+            raise failure.fault
+        if job.kind in ("train", "finetune"):
+            self._listeners.event(job, Event(kind="failed", text=failure.message))
+        if job.member:
+            failure = replace(
+                failure,
+                message=f"{job.label}: {failure.message}",
+                hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
+            )
+        self._set(job.key, "failed")
+        self._log.ended(job, "failed", failure)
+        self._failures[job.key] = failure
+        for key in self._dependants(job.key):
+            self._set(key, "skipped")
+            self._log.ended(self._jobs[key], "skipped")
+            if key in self._cells:
+                self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
+        if job.key in self._cells:
+            self._fail_cell(self._cells[job.key], failure, model_refused=False)
+        self._give_back(job)
+
+    def _leave_out(self, job: Job, failure: Failure) -> None:
+        """Go on without a member of a sweep whose training diverged: it has no scores."""
+        self._listeners.event(job, Event(kind="failed", text=failure.message))
+        self._log.ended(job, "failed", failure)
+        members = [key for key in self._dependants(job.key) if self._jobs[key].member]
+        for key in (job.key, *members):
+            self._outputs[key] = {}
+            self._set(key, "done")
+        self._give_back(job)
+
+    def _makes_model(self, job: Job) -> bool:
+        """Whether the model of the scores behind a job is not there without it, or not fit to be scored."""
+        return job.kind in ("train", "resolve") or bool(job.member) or isinstance(job.work, Choose)
+
+    def _fail_cell(self, cell: PlannedScore, failure: Failure, *, model_refused: bool) -> None:
+        record = None
+        if not model_refused:
+            record = self._store.put(cell.subject.artifact.slug, _failed_record(cell, failure))
+        self._settle(Result(cell=cell, how="failed", record=record, failure=failure))
+
+    def _dependants(self, key: str) -> list[str]:
+        """The jobs that wait for a job, directly or not."""
+        found: dict[str, None] = {}
+        left = [key]
+        while left:
+            waiting = [k for k in self._queue.dependants.get(left.pop(), ()) if self._state[k] == "waiting"]
+            left += [name for name in waiting if name not in found]
+            found |= dict.fromkeys(waiting)
+        return [*found]
+
+    def _give_back(self, job: Job) -> None:
+        if job.claim in self._claimed:
+            self._claimed.discard(job.claim)
+            self._leases.release(job.claim)
+
+    def _settle(self, result: Result) -> None:
+        self.results[result.cell.key] = result
+        self._listeners.result(result)
+        if self._drop:
+            self._drop_vectors(result.cell.subject.artifact.key)
+
+    def _drop_vectors(self, artifact: str) -> None:
+        """Remove a model's vectors from the cache once each of its scores has a record."""
+        mine = self._cells_of[artifact]
+        found = [self.results[key].how for key in mine if key in self.results]
+        if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
+            from harness.search.plaid import drop_indexes
+            from harness.storage.vectors import drop_vectors
+
+            self.vectors_dropped += drop_vectors(self._cache, artifact) + drop_indexes(self._cache, artifact)
+
+    def _hear(self, key: str, event: Event) -> None:
+        if event.kind == "vectors":
+            from harness.storage.vectors import Space
+
+            Space.write_shard(self._cache, event.space, event.content, self._store.remote)
+            return
+        if event.kind == "encoded":
+            self.texts_encoded += event.texts
+            self.tokens_encoded += event.tokens
+        self._log.heard(self._jobs[key], event)
+        self._listeners.event(self._jobs[key], event)
+
+
+def _failed_record(cell: PlannedScore, failure: Failure) -> Record:
+    return Record(
+        key=cell.key,
+        status="failed",
+        model=model_part(cell.subject.artifact, {}),
+        lineage=lineage_of(cell.subject.artifact),
+        task=task_part(cell.task),
+        identity=cell.identity,
+        error=ErrorPart(
+            kind=failure.kind, message=failure.message, hint=failure.hint, traceback=failure.traceback
+        ),
+    )

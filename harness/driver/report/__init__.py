@@ -1,0 +1,1 @@
+"""The report of a run: tables for people, JSON for machines."""

@@ -1,0 +1,193 @@
+"""The results of tasks that a recipe trains for, in tables, words and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from harness.core.terminal import print_table
+from harness.driver.report.suite import CHOSE, mean_text, record_chose, shown_only_lines
+from harness.results.scores import (
+    TaskResult,
+    TrainedResult,
+    score_text,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.results.stats import Interval
+
+
+KINDS = {
+    "fresh": "fresh seeds of ours at the chosen cell",
+    "final": "the protocol's final seeds at the chosen cell",
+    "protocol": "the protocol's own seeds",
+    "maximum": "none but the grid's: its maximum, which errs upward",
+}
+"""Descriptions of the kinds of seeds behind a score."""
+
+
+LOST = (("diverged", "diverged"), ("constant", "predict one and the same for every row"))
+"""The kinds of runs that learn nothing, with their text."""
+
+
+def trained_result_json(found: TrainedResult) -> dict[str, Any]:
+    """The trained result as plain values (docs/json.md)."""
+    return {
+        "view": found.convention.name if found.convention else None,
+        "convention": found.convention.says if found.convention else None,
+        "tasks": [_row_json(row) for row in found.rows],
+        "average": {
+            "value": found.average.value,
+            "there": found.average.there,
+            "wanted": found.average.wanted,
+            "interval": _bounds(found.interval),
+            "mean_of_bounds": _bounds(found.mean_of_bounds),
+            "last": found.last.whole if found.last else None,
+            "cross_fitted": found.cross_fitted.whole if found.cross_fitted else None,
+        },
+        "shown_only": dict(found.shown_only),
+    }
+
+
+def _row_json(row: TaskResult) -> dict[str, Any]:
+    return {
+        "task": row.task,
+        "key": row.record.key if row.record else None,
+        "score": row.number,
+        "interval": _bounds(row.interval),
+        "interval_one_seed": _bounds(row.one_seed),
+        "metrics": [[*name, value] for name, value in row.raw.items()],
+        "seeds": row.seeds.get("kind"),
+        "scores": list(row.scores),
+        "standard_deviation": row.deviation,
+        "best_run": row.best_run,
+        "counts": row.training("evaluation", {}).get("counts"),
+        "last": row.last,
+        "cross_fitted": row.cross_fitted,
+        "with_diverged": row.with_diverged,
+        "runs": len(row.training("cells", ())),
+        "diverged": row.training("diverged"),
+        "constant": row.training("constant"),
+    }
+
+
+def _bounds(found: Interval | None) -> list[float] | None:
+    return None if found is None else [found.low, found.high]
+
+
+def print_trained_result(found: TrainedResult, title: str, console: Console) -> None:
+    """Print the table of a model's trained tasks, and the mean with both of its intervals."""
+    from rich.table import Table
+
+    table = Table(title=f"{title}, scores × 100")
+    table.add_column("task")
+    others = ("last", "cross-fitted") if any(row.best_counts for row in found.rows) else ()
+    for name in ("score", *others, "± 95 %", "sd", "best run"):
+        table.add_column(name, justify="right")
+    table.add_column("seeds", justify="right")
+    table.add_column("raw metrics", style="dim")
+    table.add_column("", style="dim")
+    for row in found.rows:
+        if row.asked:
+            table.add_row(row.task, *_trained_cells(row, others=bool(others)))
+    print_table(table, console)
+    for line in _lines(found):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _trained_cells(row: TaskResult, *, others: bool) -> list[str]:
+    scores = row.seeds.get("scores", [])
+    return [
+        score_text(row.number),
+        *([score_text(row.last), score_text(row.cross_fitted)] if others else []),
+        _half_text(row.interval),
+        score_text(row.deviation),
+        score_text(row.best_run),
+        "grid" if row.seeds.get("kind") == "maximum" else str(len(scores) or "–"),
+        ", ".join(_raw(row.raw)),
+        CHOSE if row.record is not None and record_chose(row.record, row.record.lineage) else "",
+    ]
+
+
+def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
+    """Raw metrics by name, with the split unless every split is a plain validation or test split."""
+    plain = {split for split, _ in raw} <= {"validation", "dev", "test"}
+    return [
+        f"{name if plain else f'{split} {name}'} {score_text(value)}" for (split, name), value in raw.items()
+    ]
+
+
+def _half_text(found: Interval | None) -> str:
+    """Half of an interval's width, times 100; a dash for None."""
+    return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
+
+
+def _lines(found: TrainedResult) -> list[str]:
+    average = found.average
+    lines = [mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
+    if not average.wanted:
+        lines = ["no mean: every task is shown by itself"]
+    lines += shown_only_lines(found.shown_only)
+    if found.interval is not None and found.mean_of_bounds is not None:
+        lines.append(
+            f"± is half of the 95 % interval over seeds and examples; of the mean it is "
+            f"{_between(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints in its place, "
+            f"is {_between(found.mean_of_bounds)}."
+        )
+    if average.wanted and not average.complete:
+        lines.append("incomplete: not to be ranked beside complete ones")
+    lacking = [row.task for row in found.rows if row.record is not None and row.number is None]
+    if lacking and found.convention:
+        lines.append(
+            f"{', '.join(lacking)}: not all is there that the view {found.convention.name} is made of"
+        )
+    kinds = dict.fromkeys(row.seeds.get("kind") for row in found.rows if row.record is not None)
+    lines += [f"seeds: {KINDS[kind]}" for kind in kinds if kind in KINDS]
+    lines += _evaluation_lines(found)
+    if "fresh" in kinds or "final" in kinds:
+        lines.append("best run: of the grid, chosen on the rows that it is scored on; it errs upward")
+    if found.convention:
+        lines.append(f"view {found.convention.name}: {found.convention.says}")
+    return [*lines, *_lost(found)]
+
+
+def _evaluation_lines(found: TrainedResult) -> list[str]:
+    """Lines on scores of best evaluations, which were chosen on the rows that they are measured on."""
+    if found.last is None or found.cross_fitted is None:
+        return []
+    rows = [row for row in found.rows if row.best_counts]
+    counts = [count for row in rows for count in row.training("evaluation")["evaluations"]]
+    most = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(max(counts))
+    return [
+        f"score: the best of {most} evaluations of each run, as the recipe has it; it errs upward, which ± "
+        "does not see",
+        "last: the last evaluation of the same runs; cross-fitted: the evaluation is chosen on one half of "
+        "the set and scored on the other",
+        f"last: {mean_text(found.last)}; cross-fitted: {mean_text(found.cross_fitted)}",
+    ]
+
+
+def _between(found: Interval) -> str:
+    return f"{score_text(found.low)} to {score_text(found.high)}"
+
+
+def _lost(found: TrainedResult) -> list[str]:
+    """Lines on runs and seeds that learned nothing."""
+    told = []
+    for row in found.rows:
+        cells = len(row.training("cells", ()))
+        for name, what in LOST:
+            if row.training(name):
+                told.append(f"{row.task}: {row.training(name)} of {cells} runs {what}")
+        if row.with_diverged is not None:
+            told.append(
+                f"{row.task}: {score_text(row.number)} without the diverged seeds, "
+                f"{score_text(row.with_diverged)} with them as constant predictions"
+            )
+        seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
+        for name, what in LOST if seeds else ():
+            if row.seeds.get(name):
+                told.append(f"{row.task}: {row.seeds[name]} of {seeds} seeds that count {what}")
+    return told

@@ -1,0 +1,1 @@
+"""What a model folder says of itself, without torch: files, modules, pooling, prompts, lengths, tensors."""

@@ -1,0 +1,183 @@
+"""The tensors of a model folder, sorted by a family's names and held against an architecture.
+
+Works on tensors and on the entries of a file's header alike, and imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from harness.core.errors import ModelError, shortened
+from harness.encoder.family import ENCODER, Architecture, Names
+
+DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
+
+SHOWN = 5
+"""The number of tensors that an error names."""
+
+MISSING = "that its vectors depend on are in no file"
+HEADLESS = "of the masked-language head are in no file (leave it out with head=False)"
+EXTRA = "have no place in the model"
+TWICE = "are there twice, and not the same"
+OTHER_SHAPE = "have another shape"
+UNTIED = "should be the token embedding, as the config says, and are not"
+
+NOT_LOADED = "not loaded"
+HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not need"
+ALLOWED = "it has no place in the model, and --allow-extra names it"
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def _same_content(first: Any, second: Any) -> bool:
+    return bool(first.equal(second))
+
+
+def same_shape(first: Any, second: Any) -> bool:
+    """Whether two entries of a header have one shape; their content is not known."""
+    return tuple(first.shape) == tuple(second.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundTensors:
+    """The tensors of a folder: `state` by our names, `ignored` with reasons, `extra` and `twice` faulty.
+
+    Attributes:
+        names: The family's names; None for a folder under our own model type.
+        prefixed: Whether its names have the family's prefix.
+        allowed: Patterns of tensors that may have no place in the model.
+        same: Whether two tensors are equal, as far as that can be known.
+        state: Tensors that the network has.
+        ignored: Tensors that are left out, each with the reason; those of a head are left out unless loaded.
+        computed: Tensors that the network computes itself.
+        extra: Tensors without a place.
+        nameless: Those of them that the family has no name for.
+        twice: Tensors that have two values.
+    """
+
+    names: Names | None
+    prefixed: bool = False
+    allowed: Sequence[str] = ()
+    same: Callable[[Any, Any], bool] = _same_content
+    state: dict[str, Any] = field(default_factory=dict)
+    ignored: dict[str, str] = field(default_factory=dict)
+    computed: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    nameless: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        tensors: Mapping[str, Any],
+        names: Names | None,
+        *,
+        head: bool,
+        allowed: Sequence[str] = (),
+        same: Callable[[Any, Any], bool] = _same_content,
+    ) -> FoundTensors:
+        """Tensors by their names in the files, sorted; `head` is whether the masked-language head counts."""
+        prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
+        found = FoundTensors(names=names, prefixed=prefixed, allowed=allowed, same=same)
+        for name, tensor in tensors.items():
+            found._add(name, tensor, head=head)
+        return found
+
+    def _add(self, theirs: str, tensor: Any, *, head: bool) -> None:
+        why = None if self.names is None else self.names.reason(theirs)
+        ours = theirs.removeprefix(ENCODER) if self.names is None else self.names.ours(theirs)
+        if why is not None:
+            self.ignored[theirs] = why
+            if self.names is not None and self.names.computes(theirs):
+                self.computed.append(theirs)
+        elif ours is None:
+            self._leave_over(theirs)
+            self.nameless.append(theirs)
+        elif ours.startswith("head.") and not head:
+            self.ignored[theirs] = HEAD_IGNORED
+        else:
+            self._keep(ENCODER + ours if head and not ours.startswith("head.") else ours, tensor)
+
+    def _leave_over(self, theirs: str) -> None:
+        if any(fnmatchcase(theirs, pattern) for pattern in self.allowed):
+            self.ignored[theirs] = ALLOWED
+        else:
+            self.extra.append(theirs)
+
+    def _keep(self, ours: str, tensor: Any) -> None:
+        if ours in self.state and not self.same(self.state[ours], tensor):
+            self.twice.append(ours)
+        self.state[ours] = tensor
+
+    def check(self, wanted: Shapes, shape: Architecture, name: str) -> None:
+        """Refuse tensors other than those of a network; those that may be left out leave `state`.
+
+        Raises:
+            ModelError: A tensor is missing, left over, there twice, or of another shape.
+        """
+        for ours in [one for one in self.state if one not in wanted]:
+            self._leave_over(self._shown(ours))
+            del self.state[ours]
+        problems = self._problems(wanted, shape)
+        if problems:
+            hint = "Its config and its weights do not belong together, or are of another architecture."
+            if self.extra and set(self.extra) <= set(self.nameless):
+                named = f"{self.extra[0]}{',…' if len(self.extra) > 1 else ''}"
+                hint += f" If these tensors are known to be harmless, add --allow-extra {named}"
+            raise ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
+
+    def _problems(self, wanted: Shapes, shape: Architecture) -> list[str]:
+        state = self.state
+        tied = {DECODER} if shape.tie_word_embeddings else set()
+        there = [name for name in wanted if name in state]
+        both = {name for name in tied if {name, TABLE} <= state.keys()}
+        lacking = wanted.keys() - state.keys() - tied
+        of_head = {name for name in lacking if name.startswith("head.")}
+        found = (
+            (map(self._shown, lacking - of_head), MISSING),
+            (map(self._shown, of_head), HEADLESS),
+            (self.extra, EXTRA),
+            (map(self._shown, self.twice), TWICE),
+            (map(self._shown, [name for name in both if not self.same(state[name], state[TABLE])]), UNTIED),
+            (
+                [self._shapes(n, wanted[n]) for n in there if tuple(state[n].shape) != tuple(wanted[n])],
+                OTHER_SHAPE,
+            ),
+        )
+        return [_counted(names, what) for given, what in found if (names := sorted(given))]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the tensors that are left out, one for each reason; none on computed ones."""
+        reasons: dict[str, list[str]] = {}
+        for name in sorted(self.ignored.keys() - set(self.computed)):
+            reasons.setdefault(self.ignored[name], []).append(name)
+        return [left_out(names, why) for why, names in reasons.items()]
+
+    def _shapes(self, ours: str, wanted: Sequence[int]) -> str:
+        found = tuple(self.state[ours].shape)
+        return f"{self._shown(ours)} ({found} in the file, {tuple(wanted)} in the model)"
+
+    def _shown(self, ours: str) -> str:
+        if self.names is None:
+            return ours
+        try:
+            return self.names.theirs(ours.removeprefix(ENCODER), with_head=self.prefixed)
+        except KeyError:
+            return f"{ours} (which the family has no name for)"
+
+
+def left_out(names: Sequence[str], why: str) -> str:
+    """The note on tensors of a folder that were not loaded.
+
+    >>> left_out(["classifier.bias"], "it belongs to the head of a task")
+    'not loaded: classifier.bias (it belongs to the head of a task)'
+    """
+    return f"{NOT_LOADED}: {shortened(names, SHOWN)} ({why})"
+
+
+def _counted(names: list[str], what: str) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} tensors {what}: {', '.join(names[:SHOWN])}{more}"

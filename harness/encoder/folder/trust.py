@@ -1,0 +1,169 @@
+"""The check of the code that a model folder would run, before anything of it is imported."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.core.errors import ModelError
+from harness.core.types import Artifact
+from harness.encoder.family import Family
+from harness.encoder.folder.content import RemoteClass
+from harness.encoder.folder.description import TOKENIZED, family_in
+from harness.encoder.folder.files import all_modules, library_class, read_object
+
+ALLOW = "--trust-remote-code"
+"""The option that allows a model's own code."""
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")
+"""The modules from which a config may import its activation function."""
+
+TOKENIZER = re.compile(
+    r"sentence_transformers\.models\.tokenizer(\.\w+)?"
+    r"\.(WhitespaceTokenizer|PhraseTokenizer|TransformersTokenizerWrapper)"
+)
+"""The tokenizers of a WordEmbeddings module."""
+
+
+def check_trust(artifact: Artifact) -> None:
+    """Refuse a model that would run code of its own, unless that is allowed and the code is pinned.
+
+    Raises:
+        ModelError: It would run code, or it names code of its own without which it would be another model.
+    """
+    _check_library(artifact)
+    _check_activations(artifact.folder)
+    if artifact.trust_remote_code:
+        _check_pinned(artifact)
+        return
+    for kind in _imported(artifact.folder):
+        if not (library_class(kind) or TOKENIZER.fullmatch(kind)):
+            raise ModelError(
+                f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
+            )
+    for own in RemoteClass.declared(artifact.folder):
+        if _network(own) is None:
+            _require_native(artifact, own)
+    for own in RemoteClass.own(artifact.folder):
+        family = _network(own)
+        if family is None or not family.replaces(own.reference):
+            _require_no_other(artifact, own)
+
+
+def _imported(folder: Path) -> Iterator[str]:
+    """The names that module files import: module types, and the tokenizers of word embeddings."""
+    for kind, sub in all_modules(folder):
+        yield kind
+        tokenizer = read_object(folder / sub / "wordembedding_config.json").get("tokenizer_class")
+        if tokenizer is not None:
+            yield str(tokenizer)
+
+
+def _network(own: RemoteClass) -> Family | None:
+    """The family whose network may replace a class that a config names, None without one."""
+    family = family_in(own.folder)
+    return family if own.file == "config.json" and family is not None and family.shape is not None else None
+
+
+def library_types() -> frozenset[str]:
+    """The model types of the installed transformers, read from its source, since an import takes seconds."""
+    try:
+        found = importlib.util.find_spec("transformers")
+    except ImportError:
+        return frozenset()
+    roots = () if found is None else found.submodule_search_locations or ()
+    for path in (Path(root) / "models/auto/configuration_auto.py" for root in roots):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG_MAPPING_NAMES":
+                pairs = node.value.args[0] if isinstance(node.value, ast.Call) else node.value
+                return frozenset(name for name, _ in ast.literal_eval(pairs))
+    return frozenset()
+
+
+def _require_native(artifact: Artifact, own: RemoteClass) -> None:
+    if _model_type(own) not in library_types():
+        raise ModelError(
+            f"{artifact.name} needs code of its own: transformers knows no "
+            f"{_model_type(own) or 'such model type'!r}.",
+            hint=_how_to(artifact),
+        )
+
+
+def _require_no_other(artifact: Artifact, own: RemoteClass) -> None:
+    if own.name == "AutoTokenizer" and _replaces_tokenizer(_model_type(own)):
+        return
+    raise ModelError(
+        f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, "
+        f"{_whose(own)} {_model_type(own)} would be evaluated in its place.",
+        hint=f"{_how_to(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
+        "copy of the folder.",
+    )
+
+
+def _replaces_tokenizer(kind: str) -> bool:
+    """Whether transformers uses a tokenizer class of its own, even where the folder's code is trusted."""
+    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+    return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+
+def _whose(own: RemoteClass) -> str:
+    family = _network(own)
+    return "transformers'" if family is None or family.native else "the harness's"
+
+
+def _model_type(own: RemoteClass) -> str:
+    return str(read_object(own.folder / "config.json").get("model_type", ""))
+
+
+def _how_to(artifact: Artifact) -> str:
+    pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
+    return f"Read that code; if you trust it, add {ALLOW}{pin}."
+
+
+def _check_pinned(artifact: Artifact) -> None:
+    if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
+        raise ModelError(
+            f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
+            hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
+        )
+    named = [(own.name, own.reference, own.file) for own in RemoteClass.declared(artifact.folder)]
+    modules = [("a module", kind, "modules.json") for kind in _imported(artifact.folder)]
+    for name, reference, file in [*named, *modules]:
+        repository, _, inside = reference.partition("--")
+        if inside:
+            raise ModelError(
+                f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
+                hint=f"Copy that code into the model's folder, and name it there in {file}.",
+            )
+
+
+def _check_library(artifact: Artifact) -> None:
+    from importlib.metadata import version
+
+    for kind in _imported(artifact.folder):
+        ours = library_class(kind) or TOKENIZER.fullmatch(kind)
+        if kind.startswith("sentence_transformers.") and not ours:
+            raise ModelError(
+                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
+                f"{version('sentence-transformers')}.",
+                hint="It may have been saved with another version: save it with this one.",
+            )
+
+
+def _check_activations(folder: Path) -> None:
+    for kind, sub in all_modules(folder):
+        if library_class(kind) in TOKENIZED:
+            continue  # there the field is a setting of the backbone, and nothing is imported
+        place = folder / sub
+        name = read_object(place / "config.json").get("activation_function")
+        if isinstance(name, str) and not name.startswith(ACTIVATIONS):
+            raise ModelError(
+                f"{place} wants to import {name!r} as its activation function: refused.",
+                hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
+            )

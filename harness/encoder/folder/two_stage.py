@@ -1,0 +1,168 @@
+"""The settings of a two-stage model, whose vectors depend on context documents, without torch.
+
+Source: Morris and Rush, Contextual Document Embeddings (2024), and their code; where text and code differ,
+the choice is said at the setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from harness.core.errors import ModelError
+from harness.encoder.family import Architecture
+from harness.encoder.folder.files import CONTEXT_STAGE, read_object
+
+Pooling = Literal["text", "all"]
+RotaryStart = Literal["text", "prompts"]
+
+PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "query": "search_query: ",
+        "document": "search_document: ",
+        "Clustering": "clustering: ",
+        **dict.fromkeys(
+            (
+                *("Classification", "MultilabelClassification", "PairClassification", "Reranking"),
+                *("STS", "Summarization"),
+            ),
+            "classification: ",
+        ),
+        **dict.fromkeys(
+            ("QuoraRetrieval", "QuoraRetrievalHardNegatives", "NanoQuoraRetrieval"), "search_query: "
+        ),
+    }
+)
+"""The text before each input as the authors have it, by side, type of task or task (`Encoding.prompt`).
+
+Both sides of Quora are questions.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStageSettings:
+    """The settings of a two-stage model.
+
+    The sequence of the second stage is: context vectors, soft prompts, the text.
+
+    Attributes:
+        size: The context vectors before each text, one for each context document.
+        prompts: The soft prompts behind them.
+        pooling: The places whose mean is the vector: those of the text, or all ("all", which the command line
+            of the authors' trainer sets).
+        rotary_from: The first place that is rotated, in families with rotary positions: that of the text, or
+            that of the soft prompts, which the authors' offset makes of it. All places before it are
+            position 0. Other families have ordinary positions for the whole sequence.
+        sequence_dropout: The share of context vectors that the null vector replaces in training; 0 in the
+            authors' code, 0.005 in the text.
+        shuffle: Whether each text has the context vectors in an order of its own in training.
+        tied: Whether both stages share one token embedding.
+        replacement: Whether an evaluation draws context documents with replacement, as the authors do.
+    """
+
+    size: int = 512
+    prompts: int = 8
+    pooling: Pooling = "text"
+    rotary_from: RotaryStart = "text"
+    sequence_dropout: float = 0.0
+    shuffle: bool = True
+    tied: bool = False
+    replacement: bool = False
+
+    @property
+    def places(self) -> int:
+        """The places before a text."""
+        return self.size + self.prompts
+
+    def text_limit(self, positions: str, most: int) -> int | None:
+        """The most tokens of a text.
+
+        Args:
+            positions: The kind of positions of the second stage (see Architecture).
+            most: The positions that it has.
+        """
+        if positions == "alibi":
+            return None
+        if positions == "rotary":
+            return most - (self.prompts if self.rotary_from == "prompts" else 0)
+        return most - self.places
+
+    def check_positions(self, shape: Architecture, length: int, name: str) -> None:
+        """Refuse texts of `length` tokens that have no positions behind the context.
+
+        Raises:
+            ModelError: There are too few positions.
+        """
+        limit = self.text_limit(shape.positions, shape.max_position_embeddings)
+        if limit is None or length <= limit:
+            return
+        most = self.size + limit - length
+        shorter = f"cut texts at {limit} tokens" if limit > 2 else ""
+        fewer = f"take {most} context documents" if 0 < most < self.size else ""
+        raise ModelError(
+            f"{self.size} context vectors, {self.prompts} soft prompts and texts of {length} tokens need "
+            f"more positions than the {shape.max_position_embeddings} that {name} has.",
+            hint=f"{' or '.join(filter(None, (fewer, shorter))).capitalize() or 'Take another backbone'}.",
+        )
+
+    def to_config(self) -> dict[str, Any]:
+        """The settings as config.json has them."""
+        return asdict(self)
+
+    @staticmethod
+    def of_folder(folder: Path) -> TwoStageSettings:
+        """The settings in the folder of the module.
+
+        Raises:
+            ModelError: A setting is unknown, or has a value that makes no model.
+        """
+        return TwoStageSettings.of(read_object(folder / "config.json"), folder / "config.json")
+
+    @staticmethod
+    def of(config: Mapping[str, Any], path: Path | str) -> TwoStageSettings:
+        """The settings in a config.json, checked; `path` is named in errors."""
+        defaults = asdict(TwoStageSettings())
+        strange = sorted(config.keys() - defaults.keys())
+        if strange:
+            raise ModelError(
+                f"{path} has settings that are not known here: {', '.join(strange)}.",
+                hint="It was saved by a newer version of encoder-harness: install that one.",
+            )
+        for field in fields(TwoStageSettings):
+            value = config.get(field.name, defaults[field.name])
+            problem = _problem(field.name, value, defaults[field.name])
+            if problem:
+                raise ModelError(f"{path} has {field.name} = {value!r}: {problem}.", hint="Save it anew.")
+        return replace(TwoStageSettings(), **config)
+
+
+_CHOICES = {"pooling": get_args(Pooling), "rotary_from": get_args(RotaryStart)}
+
+
+def _problem(name: str, value: Any, default: Any) -> str:
+    """The reason why a value is none for a setting; empty if it is."""
+    if name in _CHOICES:
+        return "" if value in _CHOICES[name] else f"it is one of {', '.join(_CHOICES[name])}"
+    if name == "sequence_dropout":
+        share = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+        return "" if share else "it is a share from 0 to below 1"
+    if type(value) is not type(default):
+        return f"it is a {'number' if isinstance(default, int) else 'word'}"
+    return "it is 1 or more" if name in ("size", "prompts") and value < 1 else ""
+
+
+def own_tensors(settings: TwoStageSettings, context: int, text: int) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of the module beside its backbones, of these widths."""
+    sizes = {
+        f"{CONTEXT_STAGE}_head.0": (context, context),
+        f"{CONTEXT_STAGE}_head.2": (text, context),
+        "prompt_head.0": (text, text),
+        "prompt_head.2": (settings.prompts * text, text),
+        "output_head.0": (text, text),
+        "output_head.2": (text, text),
+    }
+    weights = {f"{name}.weight": shape for name, shape in sizes.items()}
+    return {**weights, **{f"{name}.bias": (shape[0],) for name, shape in sizes.items()}, "null": (text,)}

@@ -1,0 +1,475 @@
+"""Models with a vector for each token (ColBERT, in PyLate's folders): their projection and their engine.
+
+Equal to PyLate's `ColBERT.encode`. Texts are cut one token short, and the side's prefix is put after the
+first token. A query is filled up with mask tokens (expansion), which attend to the query; its own tokens
+attend to them only if the model says so. Padding is known by the mask alone, since PyLate pads with the mask
+token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer as LibraryModel
+from sentence_transformers.models import Module
+from sentence_transformers.util import fullname, import_from_string
+from torch import Tensor, nn
+
+from harness.core.encoding import Encoding, LateInteraction
+from harness.core.errors import ModelError
+from harness.core.types import SIDES, Artifact, Role
+from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenized
+from harness.encoder.folder.description import COLBERT
+from harness.encoder.folder.files import module_weights, read_modules, read_object
+from harness.encoder.folder.trust import check_trust
+from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
+from harness.storage.vectors import TokenVectors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_WEIGHTS = "model.safetensors"
+
+
+class TokenProjection(Module):
+    """PyLate's Dense: a linear layer over token vectors, its activation, and a residual if it has one."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool, activation: nn.Module, residual: bool
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.activation = activation
+        self.use_residual = residual
+        if residual and in_features != out_features:
+            self.residual = nn.Linear(in_features, out_features, bias=False)
+
+    def forward(self, features: dict[str, Any], **_unused: Any) -> dict[str, Any]:
+        """The same features with `token_embeddings` projected: (texts, tokens, out_features)."""
+        tokens: Tensor = features["token_embeddings"]
+        projected = self.activation(self.linear(tokens))
+        if self.use_residual:
+            projected = projected + (self.residual(tokens) if hasattr(self, "residual") else tokens)
+        return {**features, "token_embeddings": projected}
+
+    def save(self, output_path: str, *_args: Any, **_kwargs: Any) -> None:
+        """Write the weights and the config into a folder, as PyLate's Dense has them."""
+        from safetensors.torch import save_file
+
+        linear = self.linear
+        config = {
+            "in_features": linear.in_features,
+            "out_features": linear.out_features,
+            "bias": linear.bias is not None,
+            "activation_function": fullname(self.activation),
+            "use_residual": self.use_residual,
+        }
+        folder = Path(output_path)
+        (folder / "config.json").write_text(json.dumps(config, indent=1))
+        save_file({name: one.contiguous() for name, one in self.state_dict().items()}, folder / _WEIGHTS)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, **_unused: Any) -> Self:  # type: ignore[override]
+        """The projection in a folder.
+
+        Raises:
+            ModelError: Its weights are not those of its config.
+        """
+        folder = Path(model_name_or_path)
+        config = read_object(folder / "config.json")
+        activation = import_from_string(config.get("activation_function") or "torch.nn.Tanh")()
+        residual = bool(config.get("use_residual", False))
+        sizes = (int(config["in_features"]), int(config["out_features"]))
+        module = cls(*sizes, bool(config.get("bias", True)), activation, residual)
+        found, wanted = _tensors(folder), module.state_dict()
+        if {name: one.shape for name, one in found.items()} != {n: one.shape for n, one in wanted.items()}:
+            raise ModelError(
+                f"{folder} has {', '.join(sorted(found))}, and its config.json wants {', '.join(wanted)}.",
+                hint="Fetch or write the model folder again.",
+            )
+        module.load_state_dict(found)
+        return module
+
+
+def _tensors(folder: Path) -> dict[str, Tensor]:
+    (path,) = module_weights(folder, sharded=False)
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    return cast("dict[str, Tensor]", torch.load(path, map_location="cpu", weights_only=True))
+
+
+def open_modules(folder: Path, model_args: dict[str, Any]) -> SentenceTransformer:
+    """The modules of a PyLate folder, on the CPU: the backbone, and its projections in float32."""
+    (_, sub), *rest = read_modules(folder)
+    trusts = model_args.pop("trust_remote_code")
+    backbone = Transformer.load(
+        str(folder), subfolder=sub, trust_remote_code=trusts, local_files_only=True, model_kwargs=model_args
+    )
+    projections = [TokenProjection.load(str(folder / place)) for _, place in rest]
+    return SentenceTransformer(modules=[backbone, *projections], device="cpu")
+
+
+_OURS = f"{TokenProjection.__module__}.{TokenProjection.__qualname__}"
+_THEIRS = "pylate.models.Dense.Dense"
+"""The type of a projection as sentence-transformers would write it, and as PyLate does."""
+
+
+def save_model(model: SentenceTransformer, folder: Path, late: LateInteraction) -> None:
+    """Write a model with a vector for each token as a PyLate folder.
+
+    Args:
+        model: The backbone and its projections.
+        folder: A folder that does not exist yet.
+        late: The settings of the vectors.
+    """
+    model.save(str(folder), create_model_card=False)
+    modules = folder / "modules.json"
+    modules.write_text(modules.read_text().replace(f'"{_OURS}"', f'"{_THEIRS}"'))
+    file = folder / "config_sentence_transformers.json"
+    settings = {
+        "model_type": COLBERT,
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": late.query_prefix,
+        "document_prefix": late.document_prefix,
+        "query_length": late.query_length,
+        "document_length": late.document_length,
+        "attend_to_expansion_tokens": late.attends_to_expansion,
+        "skiplist_words": list(late.skiplist),
+        "do_query_expansion": late.expansion,
+    }
+    file.write_text(json.dumps({**read_object(file), **settings}, indent=2))
+
+
+class _SideInputs:
+    """Tokenized texts of one side, longest first; see harness.encoder.engine.Inputs."""
+
+    def __init__(self, module: Any, texts: Sequence[str], late: LateInteraction, role: Role) -> None:
+        query = role == "query"
+        tokenizer = module.tokenizer
+        prefix = late.query_prefix if query else late.document_prefix
+        most = late.query_length if query else late.document_length
+        flat, lengths, _ = tokenized(module, texts, most - bool(prefix))
+        if prefix:
+            after = np.cumsum(lengths) - lengths + np.minimum(lengths, 1)
+            number = tokenizer.convert_tokens_to_ids(prefix)
+            flat = {
+                name: np.insert(ids, after, number if name == "input_ids" else 0)
+                for name, ids in flat.items()
+            }
+            lengths = lengths + 1
+        self._flat = flat
+        self.order = np.argsort(-lengths, kind="stable")
+        self._own = lengths[self.order]
+        self._starts = (np.cumsum(lengths) - lengths)[self.order]
+        self._fill = {"input_ids": _filling_token(tokenizer), "token_type_ids": tokenizer.pad_token_type_id}
+        self._expanded = query and late.expansion
+        self._attended = query and late.attends_to_expansion
+        self._skipped = () if query else skipped_tokens(tokenizer, late)
+        self.lengths = np.full(len(texts), most, np.int64) if self._expanded else self._own
+
+    def features(self, span: Span) -> dict[str, Tensor]:
+        """Ids, attended and computed tokens, and those with a vector (`kept`): (texts, tokens) each."""
+        own = self._own[slice(*span)]
+        columns = np.arange(max(int(self.lengths[span[0]]), 1))
+        real = columns[None, :] < own[:, None]
+        at = np.where(real, self._starts[slice(*span)][:, None] + columns, 0)
+        padded = {
+            name: np.where(real, flat[at], self._fill[name]).astype(np.int64)
+            for name, flat in self._flat.items()
+        }
+        computed = np.ones_like(real) if self._expanded else real
+        kept = computed & ~np.isin(padded["input_ids"], self._skipped)
+        masks = {
+            "attention_mask": (computed if self._attended else real).astype(np.int64),
+            "compute_mask": computed,
+            "kept": kept,
+        }
+        return {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in (padded | masks).items()}
+
+
+def _filling_token(tokenizer: Any) -> int:
+    """The token of a query's expansion: mask, else the end token, else padding.
+
+    Raises:
+        ModelError: The tokenizer has none of them.
+    """
+    for found in (tokenizer.mask_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id):
+        if found is not None:
+            return int(found)
+    raise ModelError("The model's tokenizer has no mask, end or padding token to fill up queries with.")
+
+
+def skipped_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
+    """The tokens of documents that have no vector; a word without a token stands for the unknown one."""
+    return tuple(one for one in tokenizer.convert_tokens_to_ids(list(late.skiplist)) if one is not None)
+
+
+TokenKind = Literal["text", "special", "prefix", "expansion"]
+"""The origin of a token: the text, the tokenizer's ends, the token of the side, or a query's filling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextToken:
+    """A token of a text as a model sees it.
+
+    Attributes:
+        token: The token as the tokenizer prints it.
+        start, end: The characters of the given text that it stands for; None where it stands for none.
+        kind: Its origin.
+        skipped: Whether it has no vector.
+    """
+
+    token: str
+    start: int | None
+    end: int | None
+    kind: TokenKind
+    skipped: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTokens:
+    """The tokens of a text, and the number that it would have without a limit, expansion left out."""
+
+    tokens: tuple[TextToken, ...]
+    whole: int
+
+    @property
+    def cut(self) -> int:
+        """The number of tokens that were cut off."""
+        return self.whole - sum(one.kind != "expansion" for one in self.tokens)
+
+
+def _text_tokens(module: Any, text: str, prompt: str, late: LateInteraction, role: Role) -> TextTokens:
+    """The tokens of a text, in the order of its vectors and of those that are skipped."""
+    prefix = late.query_prefix if role == "query" else late.document_prefix
+    most = late.query_length if role == "query" else late.document_length
+    encoding = tokenized(module, [prompt + text], most - bool(prefix))[2][0]
+    special = encoding.special_tokens_mask
+    kinds: list[TokenKind] = ["special" if one else "text" for one in special]
+    spans = [None if one else span for one, span in zip(special, encoding.offsets, strict=True)]
+    if prefix:
+        kinds.insert(min(len(kinds), 1), "prefix")
+        spans.insert(min(len(spans), 1), None)
+    whole = len(kinds) + sum(one.special_tokens_mask.count(0) for one in encoding.overflowing)
+    features = _SideInputs(module, [prompt + text], late, role).features((0, 1))
+    ids, kept = features["input_ids"][0].tolist(), features["kept"][0].tolist()
+    kinds += ["expansion"] * (len(ids) - len(kinds))
+    spans += [None] * (len(ids) - len(spans))
+    shift = _shift(prompt, text, lower=module.do_lower_case)
+    parts = zip(module.tokenizer.convert_ids_to_tokens(ids), spans, kinds, kept, strict=True)
+    tokens = tuple(_text_token(name, span, kind, shift, skipped=not has) for name, span, kind, has in parts)
+    return TextTokens(tokens=tokens, whole=whole)
+
+
+def _text_token(
+    name: str, span: tuple[int, int] | None, kind: TokenKind, shift: int | None, *, skipped: bool
+) -> TextToken:
+    there = span is not None and shift is not None and span[0] + shift >= 0  # else of the prompt
+    start, end = (place + (shift or 0) for place in span) if there and span else (None, None)
+    return TextToken(token=name, start=start, end=end, kind=kind, skipped=skipped)
+
+
+def _shift(prompt: str, text: str, *, lower: bool) -> int | None:
+    """What is added to a place in the tokenized text for the place in the given one; None where that varies.
+
+    The tokenized text begins with the prompt, has no blanks at its ends, and may be in lower case.
+    """
+    whole = prompt + text
+    if lower and len(whole.lower()) != len(whole):
+        return None
+    return len(whole) - len(whole.lstrip()) - len(prompt)
+
+
+def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -> int:
+    """The number of queries that are longer than their length, by the tokenizer alone.
+
+    Args:
+        artifact: A PyLate model; its weights are not read.
+        texts: Queries with their prompts.
+        late: The settings of the vectors.
+    """
+    from transformers import AutoTokenizer
+
+    check_trust(artifact)
+    (_, sub), *_ = read_modules(artifact.folder)
+    shared = {"trust_remote_code": artifact.trust_remote_code, "local_files_only": True}
+    tokenizer = AutoTokenizer.from_pretrained(str(artifact.folder / sub), **shared)
+    lower = bool(read_object(artifact.folder / sub / "sentence_bert_config.json").get("do_lower_case"))
+    module = SimpleNamespace(tokenizer=tokenizer, do_lower_case=lower)
+    most = late.query_length - bool(late.query_prefix)
+    parts = (texts[start : start + WINDOW] for start in range(0, len(texts), WINDOW))
+    return sum(bool(one.overflowing) for part in parts for one in tokenized(module, part, most)[2])
+
+
+_Pass = tuple[Tensor, Tensor]
+"""The vectors of a batch's tokens, (tokens, dimension), and the number of tokens of each text, (texts,)."""
+
+
+def side_features(
+    model: LibraryModel, texts: Sequence[str], late: LateInteraction, role: Role
+) -> dict[str, Tensor]:
+    """The features of texts of one side in one batch, in their order, as `token_vectors` takes them."""
+    inputs = _SideInputs(model[0], texts, late, role)
+    rows = torch.from_numpy(np.argsort(inputs.order))
+    return {name: one[rows] for name, one in inputs.features((0, len(texts))).items()}
+
+
+def token_vectors(model: LibraryModel, features: dict[str, Any]) -> _Pass:
+    """The vectors of the tokens of a batch, of length 1, one text after the other.
+
+    The backbone runs in its loaded dtype, the projections in float32.
+    """
+    kept = features.pop("kept")
+    for at, module in enumerate(model):
+        features = module(features)
+        if not at:
+            features["token_embeddings"] = features["token_embeddings"].float()
+    vectors = nn.functional.normalize(features["token_embeddings"][kept], p=2, dim=1)
+    return vectors, kept.sum(dim=1)
+
+
+class TokenEncoder(Engine[_Pass]):
+    """A loaded model that turns a text into a vector for each of its tokens."""
+
+    @property
+    def late(self) -> LateInteraction:
+        """The settings of the vectors."""
+        assert self.encoding.late_interaction is not None
+        return self.encoding.late_interaction
+
+    def __init__(self, model: LibraryModel, encoding: Encoding, *, batch_tokens: int | None = None) -> None:
+        super().__init__(model, encoding, batch_tokens=batch_tokens)
+        tokenizer = cast(Any, model[0]).tokenizer
+        for prefix in filter(None, (self.late.query_prefix, self.late.document_prefix)):
+            if _is_unknown(tokenizer, prefix):
+                raise ModelError(
+                    f"The prefix {prefix!r} is no token of the model's tokenizer.",
+                    hint="Save the model with PyLate, which adds the token and its embedding.",
+                )
+        unknown = [word for word in self.late.skiplist if _is_unknown(tokenizer, word)]
+        if unknown:
+            self.notes.append(
+                f"{len(unknown)} words of the skiplist are no tokens, {unknown[0]!r} first: in their place "
+                "the unknown token has no vector, as in PyLate"
+            )
+
+    def _sides(self, model: LibraryModel) -> list[Role]:
+        return [*SIDES]
+
+    def _one_dimension(self) -> int:
+        return int(self.encode_batch(["a text"], role="query").vectors.shape[1])
+
+    def tokens(self, text: str, *, prompt: str = "", role: Role) -> TextTokens:
+        """The tokens of a text on side `role`; those that are not skipped are in the order of `encode`."""
+        return _text_tokens(self.model[0], text, prompt, self.late, role)
+
+    def _inputs(self, texts: Sequence[str], prompt: str, role: Role) -> _SideInputs:
+        return _SideInputs(self.model[0], [prompt + text for text in texts], self.late, role)
+
+    def _pass(self, features: dict[str, Any]) -> _Pass:
+        return token_vectors(self.model, features)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        role: Role,
+        progress: Progress | None = None,
+        keeper: Keeper[TokenVectors] | None = None,
+    ) -> TokenVectors:
+        """The vectors of the tokens of `texts` on side `role`, float32, each text with `prompt` before it.
+
+        Equal texts are encoded once. `keeper` gets the vectors of every text once. A text of which no token
+        has a vector has none.
+
+        Raises:
+            ModelError: A vector is not finite, or a single text does not fit into memory.
+        """
+        places: dict[str, int] = {}
+        inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
+        copies = np.bincount(inverse, minlength=len(places))
+        unique, parts = list(places), []
+        for start in range(0, len(unique), WINDOW):
+            part = slice(start, start + WINDOW)
+            keep = _Keep(keeper, unique[part])
+            inputs = self._inputs(unique[part], prompt, role)
+            try:
+                self._in_batches(inputs, copies[part], keep.add, progress)
+            finally:
+                keep.hand_over()
+            parts.append(keep.whole())
+        return TokenVectors.join(parts).take(inverse)
+
+    def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role) -> TokenVectors:
+        """The vectors of `texts` in one batch padded to the longest, finite or not."""
+        keep = _Keep(None, list(texts), finite=False)
+        self._at_once_padded(self._inputs(texts, prompt, role), keep.add)
+        return keep.whole()
+
+
+def _is_unknown(tokenizer: Any, word: str) -> bool:
+    found = tokenizer.convert_tokens_to_ids(word)
+    return found is None or (found == tokenizer.unk_token_id and word != tokenizer.unk_token)
+
+
+class _Keep:
+    """The finished batches of a window, which go to a keeper where there is one, and into one whole."""
+
+    def __init__(self, keeper: Keeper[TokenVectors] | None, texts: list[str], *, finite: bool = True) -> None:
+        self._keeper = keeper
+        self._texts = texts
+        self._finite = finite
+        self._done: list[tuple[NDArray[np.int64], _Pass]] = []
+        self._rows: list[NDArray[np.int64]] = []
+        self._parts: list[TokenVectors] = []
+
+    def add(self, rows: NDArray[np.int64], found: _Pass) -> None:
+        self._done.append((rows, found))
+        if self._keeper is not None and self._keeper.due:
+            self.hand_over()
+
+    def whole(self) -> TokenVectors:
+        """The vectors of all texts of the window, in their order."""
+        self.hand_over()
+        rows = np.concatenate(self._rows)
+        return TokenVectors.join(self._parts).take(np.argsort(rows, kind="stable"))
+
+    def hand_over(self) -> None:
+        """Give what is finished to the keeper."""
+        done, self._done = self._done, []
+        if not done:
+            return
+        rows = np.concatenate([rows for rows, _ in done])
+        lengths = np.concatenate([counts.cpu().numpy() for _, (_, counts) in done])
+        vectors = np.concatenate([vectors.cpu().numpy() for _, (vectors, _) in done])
+        found = TokenVectors(vectors=vectors, offsets=np.concatenate([[0], np.cumsum(lengths)]))
+        texts = [self._texts[row] for row in rows]
+        if self._finite:
+            _require_finite(found, texts)
+        self._rows.append(rows)
+        self._parts.append(found)
+        if self._keeper is not None:
+            self._keeper.add(texts, found)
+
+
+def _require_finite(found: TokenVectors, texts: Sequence[str]) -> None:
+    bad = np.flatnonzero(~np.isfinite(found.vectors).all(axis=1))
+    if not bad.size:
+        return
+    text = texts[int(np.searchsorted(found.offsets, bad[0], side="right")) - 1]
+    shown = text if len(text) <= 60 else text[:60] + "…"
+    raise ModelError(
+        f"{bad.size} of {len(found.vectors)} token vectors are not finite; the first is of {shown!r}.",
+        hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
+    )

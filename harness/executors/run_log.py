@@ -1,0 +1,459 @@
+"""The log of a run in its results folder, from which `harness status` says what runs where.
+
+`<results>/runs/<start>-<host>-<process>-<id>/` holds `run.json` (who, and the jobs), `jobs.jsonl` (a line for
+each event of a job) and `status.json` (the heartbeat: what runs now, and how far it is). Times are seconds
+since the run's start, by its own clock. A thread replaces the heartbeat every two seconds, so that it goes on
+while a job keeps the driver busy. The log serves people: where it cannot be written, the run goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import psutil
+from pydantic import Field
+
+from harness.core import files
+from harness.core.documents import DocumentKind, DocumentPart
+from harness.core.errors import HarnessError
+from harness.jobs.context import Event
+from harness.jobs.jobs import Job, JobKind
+
+EVERY = 2.0
+"""Seconds between two heartbeats."""
+
+KEEP = 50
+"""The number of ended runs whose logs are kept."""
+
+LONGEST = 400
+"""The characters of a cause of failure that the log keeps."""
+
+_DAY = 86_400.0
+"""The age of a heartbeat after which a run on another machine is certainly over."""
+
+HEADER, EVENTS, HEARTBEAT = "run.json", "jobs.jsonl", "status.json"
+"""The files of a log."""
+
+Ending = Literal["done", "failed", "skipped", "shared", "retried"]
+"""The end of a job, or of an attempt: `shared` is work that another process has done, `retried` is to be
+done again."""
+
+Closing = Literal["finished", "failed", "stopped"]
+"""The end of a run."""
+
+
+class LoggedJob(DocumentPart):
+    """A job of a run: what it is, the places in the list of the jobs it needs, and the devices of its own."""
+
+    kind: JobKind
+    label: str
+    key: str
+    inputs: tuple[int, ...] = ()
+    artifact: str = ""
+    task: str = ""
+    devices: int = 0
+    known: bool = False
+
+
+class RunHeader(DocumentPart):
+    """The head of a log: whose run it is, when it began in UTC by its machine's clock, and its jobs."""
+
+    schema_version: int = Field(default=1, alias="schema")
+    host: str
+    pid: int
+    started: str
+    executor: str
+    command: str
+    jobs: tuple[LoggedJob, ...]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the run was started on this machine."""
+        return self.host == socket.gethostname()
+
+    @property
+    def process_is_gone(self) -> bool:
+        """Whether the run was started on this machine and its process has ended."""
+        return self.is_here and not psutil.pid_exists(self.pid)
+
+
+class Node(DocumentPart):
+    """A machine of a cluster: its devices, how many workers it has, and how many of them are busy."""
+
+    name: str
+    state: Literal["alive", "asked for", "lost"] = "alive"
+    devices: tuple[str, ...] = ()
+    workers: int = 0
+    busy: int = 0
+    reason: str = ""
+    """Why it is lost, or not there yet."""
+
+    @property
+    def size(self) -> int:
+        """The number of its workers: one for each device if nothing else is said."""
+        return self.workers or len(self.devices)
+
+
+class RunningJob(DocumentPart):
+    """A job under way: its place in the list of jobs, where it runs and since when, and how far it is.
+
+    `announced` is when its present step began, of which `done` of `total` texts or steps (`unit`) are there.
+    """
+
+    job: int
+    node: str = ""
+    devices: tuple[str, ...] = ()
+    since: float
+    step: str = ""
+    announced: float = 0.0
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+
+
+class Heartbeat(DocumentPart):
+    """The state of a run: a counter that grows while it lives, jobs by kind and state, and what runs where.
+
+    `ended` is empty until the run ends, `reason` is what ended it before its jobs did. `elsewhere` are the
+    jobs whose work another process has claimed.
+    """
+
+    schema_version: int = Field(default=1, alias="schema")
+    beat: int
+    seconds: float
+    ended: Closing | Literal[""] = ""
+    reason: str = ""
+    counts: Mapping[str, Mapping[str, int]] = {}
+    running: tuple[RunningJob, ...] = ()
+    elsewhere: tuple[int, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+
+_HINT = "Remove the run's folder: it is a log, and no score depends on it."
+HEADERS = DocumentKind(name="head of a run's log", type=RunHeader, hint=_HINT)
+HEARTBEATS = DocumentKind(name="heartbeat of a run", type=Heartbeat, hint=_HINT)
+
+
+def nodes_text(nodes: Sequence[Node]) -> str:
+    """The number of nodes and workers; empty without nodes.
+
+    >>> nodes_text([Node(name="a", workers=4), Node(name="b", state="asked for")])
+    '1 node, 4 workers, 1 asked for'
+    """
+    if not nodes:
+        return ""
+    alive = [node for node in nodes if node.state == "alive"]
+    workers = sum(node.size for node in alive)
+    parts = [f"{len(alive)} node{'s' * (len(alive) != 1)}", f"{workers} worker{'s' * (workers != 1)}"]
+    for state in ("asked for", "lost"):
+        count = sum(node.state == state for node in nodes)
+        parts += [f"{count} {state}"] if count else []
+    return ", ".join(parts)
+
+
+class _Failure(Protocol):
+    """The reason why a job failed (harness.executors.Failure)."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def hint(self) -> str | None: ...
+
+    @property
+    def fault(self) -> HarnessError | None: ...
+
+
+@dataclass(kw_only=True)
+class _Progress:
+    """A running job and how far it is."""
+
+    job: int
+    node: str
+    devices: tuple[str, ...]
+    since: float
+    step: str = ""
+    announced: float = 0.0
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+
+    def announce(self, now: float, *, step: str, total: int = 0, unit: str = "") -> None:
+        self.step, self.announced, self.done, self.total, self.unit = step, now, 0, total, unit
+
+
+_SIDES = {"query": "encoding queries", "document": "encoding documents", "": "encoding texts"}
+
+
+class RunLog:
+    """The log of one run, written by its driver; safe to be called from any thread.
+
+    Args:
+        folder: The folder of all logs, `<results>/runs`.
+        jobs: The jobs of the plan.
+        known: The keys of those that were done before.
+        executor: Where jobs run, in words, e.g. "local: cuda:0,cuda:1".
+        command: The command line; empty for that of this process.
+        clock: Seconds; only differences count.
+        every: Seconds between two heartbeats.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        jobs: Sequence[Job],
+        known: Collection[str] = (),
+        executor: str = "",
+        command: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        every: float = EVERY,
+    ) -> None:
+        self._clock, self._start = clock, clock()
+        self._numbers = {job.key: number for number, job in enumerate(jobs)}
+        self._kinds = [job.kind for job in jobs]
+        self._states = ["known" if job.key in known else "waiting" for job in jobs]
+        self._counts = Counter(zip(self._kinds, self._states, strict=True))
+        self._running: dict[int, _Progress] = {}
+        self._elsewhere: set[int] = set()
+        self._nodes: tuple[Node, ...] = ()
+        self._beat, self._ended, self._reason = 0, "", ""
+        self._lock, self._writing, self._stop = threading.Lock(), threading.Lock(), threading.Event()
+        self.folder = _new_folder(folder)
+        header = _header(jobs, known, executor=executor, command=command)
+        files.write_once(self.folder / HEADER, json.dumps(header, ensure_ascii=False).encode())
+        self._file = os.open(self.folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._unsynced, self._half = False, False
+        self._write_heartbeat()
+        _prune(folder, keep=KEEP, now=_written(self.folder / HEARTBEAT))
+        self._thread = threading.Thread(target=self._beat_on, args=(every,), name="run log", daemon=True)
+        self._thread.start()
+
+    def started(self, job: Job, node: str = "", devices: Sequence[str] = ()) -> None:
+        """Note that a job begins on a node with some devices."""
+        with self._lock:
+            number, now = self._numbers[job.key], self._now()
+            self._move(number, "running")
+            self._running[number] = _Progress(job=number, node=node, devices=tuple(devices), since=now)
+            self._append(now, number, "started", node=node, devices=list(devices))
+
+    def heard(self, job: Job, event: Event) -> None:
+        """Note how far a running job is."""
+        running = self._running.get(self._numbers[job.key])
+        if running is None:
+            return
+        match event.kind:
+            case "encoded" | "ranked":
+                running.done += event.texts
+            case "trained":
+                running.done += event.steps
+            case "stage":
+                running.announce(self._now(), step=event.text)
+            case "encoding":
+                running.announce(self._now(), step=_SIDES[event.text], total=event.texts, unit="texts")
+            case "ranking":
+                running.announce(self._now(), step=event.text, total=event.texts, unit="texts")
+            case "training":
+                running.announce(self._now(), step="training", total=event.steps, unit="steps")
+
+    def ended(self, job: Job, how: Ending, failure: _Failure | None = None) -> None:
+        """Note the end of a job, of an attempt that is made again ("retried"), or of a job that never ran."""
+        state = "waiting" if how == "retried" else how
+        self._end(job, state, how, **({} if failure is None else _cause(failure)))
+
+    def lost(self, job: Job, reason: str) -> None:
+        """Note that a running job was lost with its node, and waits again."""
+        self._end(job, "waiting", "lost", cause=_shortened(reason))
+
+    def claimed_elsewhere(self, job: Job) -> None:
+        """Note that a waiting job waits for the work of another process."""
+        with self._lock:
+            self._elsewhere.add(self._numbers[job.key])
+
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        """Note the nodes of the cluster as they are now."""
+        with self._lock:
+            self._nodes = tuple(nodes)
+
+    def close(self, how: Closing, reason: str = "") -> None:
+        """Write the last heartbeat, with what ended the run before its jobs did."""
+        if self._ended:
+            return
+        self._ended, self._reason = how, reason
+        self._stop.set()
+        self._thread.join(timeout=10)
+        self._write_heartbeat()
+        os.close(self._file)
+
+    def _now(self) -> float:
+        return round(self._clock() - self._start, 3)
+
+    def _end(self, job: Job, state: str, event: str, **facts: str) -> None:
+        with self._lock:
+            number, now = self._numbers[job.key], self._now()
+            running = self._running.pop(number, None)
+            self._move(number, state)
+            seconds = {} if running is None else {"seconds": round(now - running.since, 3)}
+            self._append(now, number, event, **seconds, **facts)
+
+    def _move(self, number: int, state: str) -> None:
+        kind = self._kinds[number]
+        self._counts[kind, self._states[number]] -= 1
+        self._counts[kind, state] += 1
+        self._states[number] = state
+        self._elsewhere.discard(number)
+
+    def _append(self, now: float, number: int, event: str, **facts: Any) -> None:
+        """Add a line in one write; after half a line (a full disk) the next one begins anew."""
+        entry = {"at": now, "job": number, "event": event, **{k: v for k, v in facts.items() if v}}
+        line = f"{json.dumps(entry, ensure_ascii=False)}\n".encode("utf-8", "replace")
+        line = b"\n" + line if self._half else line
+        self._half = True
+        with contextlib.suppress(OSError):
+            self._half = os.write(self._file, line) < len(line)
+            self._unsynced = True
+
+    def _beat_on(self, every: float) -> None:
+        while not self._stop.wait(every):
+            self._write_heartbeat()
+
+    def _write_heartbeat(self) -> None:
+        """Replace the heartbeat, and let other machines see the lines so far."""
+        with self._lock:
+            content, unsynced = json.dumps(self._heartbeat(), ensure_ascii=False), self._unsynced
+            self._unsynced = False
+        if unsynced:
+            with contextlib.suppress(OSError):
+                os.fsync(self._file)
+        with self._writing, contextlib.suppress(OSError):
+            temporary = self.folder / f"{HEARTBEAT}.new"
+            temporary.write_bytes(content.encode("utf-8", "replace"))
+            temporary.replace(self.folder / HEARTBEAT)
+
+    def _heartbeat(self) -> dict[str, Any]:
+        self._beat += 1
+        counts: dict[str, dict[str, int]] = {}
+        for (kind, state), count in self._counts.items():
+            if count:
+                counts.setdefault(kind, {})[state] = count
+        return {
+            "schema": HEARTBEATS.schema,
+            "beat": self._beat,
+            "seconds": self._now(),
+            "ended": self._ended,
+            "reason": self._reason,
+            "counts": counts,
+            "running": [asdict(one) for one in self._running.values()],
+            "elsewhere": sorted(self._elsewhere),
+            "nodes": [node.model_dump(exclude_defaults=True) for node in self._nodes],
+        }
+
+
+def _new_folder(runs: Path) -> Path:
+    start = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = runs / f"{start}-{files.host()}-{os.getpid()}-{secrets.token_hex(2)}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise files.write_error(folder, error) from error
+    return folder
+
+
+def _header(jobs: Sequence[Job], known: Collection[str], *, executor: str, command: str) -> dict[str, Any]:
+    numbers = {job.key: number for number, job in enumerate(jobs)}
+    places = {job.key: job.place for job in jobs if job.place is not None}
+    entries = []
+    for job in jobs:
+        place = job.place or places.get(job.claim or "")
+        entry = {
+            "inputs": [numbers[key] for key in job.inputs if key in numbers],
+            "artifact": "" if place is None else place.artifact,
+            "task": "" if place is None else place.task,
+            "devices": job.resources.devices,
+            "known": job.key in known,
+        }
+        told = {name: value for name, value in entry.items() if value}
+        entries.append({"kind": job.kind, "label": job.label, "key": job.key, **told})
+    return {
+        "schema": HEADERS.schema,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        "executor": executor,
+        "command": command or _command_text(sys.argv),
+        "jobs": entries,
+    }
+
+
+def _command_text(words: Sequence[str]) -> str:
+    """A command line as it can be typed again, whatever the path of the program was.
+
+    >>> _command_text(["/opt/env/bin/harness", "run", "--prompt", "query=a b"])
+    "harness run --prompt 'query=a b'"
+    """
+    return shlex.join([Path(words[0]).name.replace("__main__.py", "harness"), *words[1:]])
+
+
+def _cause(failure: _Failure) -> dict[str, str]:
+    plain = failure.fault is not None or failure.hint
+    text = failure.message if plain else f"{failure.kind}: {failure.message}"
+    return {"cause": _shortened(text), "hint": _shortened(failure.hint or "")}
+
+
+def _shortened(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
+
+
+def _written(path: Path) -> float:
+    """When a file was written, by the clock of its file system; 0 where it is not there."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _prune(folder: Path, *, keep: int, now: float) -> None:
+    """Remove the logs of runs that are over, but for the last ones.
+
+    Args:
+        folder: The folder of all logs.
+        keep: How many ended runs stay.
+        now: The present time by the clock of the file system.
+    """
+    runs = sorted((path for path in folder.glob("*") if path.is_dir()), reverse=True)
+    over = [path for path in runs[keep:] if _is_over(path, now)]
+    for path in over:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_over(folder: Path, now: float) -> bool:
+    """Whether a run has ended, or its driver is certainly dead; what a newer version wrote may go on."""
+    if now - _written(folder / HEARTBEAT) > _DAY:
+        return now - _written(folder) > _DAY
+    try:
+        ended = HEARTBEATS.read(folder / HEARTBEAT).ended
+        return bool(ended) or HEADERS.read(folder / HEADER).process_is_gone
+    except HarnessError:
+        return False

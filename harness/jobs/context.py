@@ -1,0 +1,448 @@
+"""The context of a job: the device, the loaded model, cached vectors, and events for the driver."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from harness.core.encoding import Encoding, TextTask
+from harness.core.types import Artifact, Role
+from harness.jobs.context_documents import NULL, ContextDocuments
+from harness.search.plaid import KEEP_GIGABYTES
+from harness.storage.remote import Remote
+
+if TYPE_CHECKING:
+    from harness.encoder.engine import Encoder
+    from harness.encoder.token_encoder import TokenEncoder
+    from harness.encoder.two_stage import ContextualEncoder
+    from harness.storage.vectors import Space, TokenVectors, Vectors
+
+Made = TypeVar("Made")
+
+EventKind = Literal[
+    "stage",
+    "encoding",
+    "encoded",
+    "ranking",
+    "ranked",
+    "training",
+    "trained",
+    "failed",
+    "finished",
+    "note",
+    "vectors",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A message from a running job to the driver.
+
+    `stage` names the step that begins, `encoding`, `ranking` and `training` announce texts and steps,
+    `encoded`, `ranked` and `trained` count finished ones, `failed` says why a run has no record, `finished`
+    what a training has made, `note` is for the user and the record, and `vectors` carries a shard to be
+    written.
+    """
+
+    kind: EventKind
+    text: str = ""
+    texts: int = 0
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    space: Mapping[str, object] = field(default_factory=dict)
+    content: bytes = b""
+
+
+@dataclass(kw_only=True)
+class EncodedTexts:
+    """The cost of encoding: texts, their characters and tokens, seconds, and notes for the record."""
+
+    texts: int = 0
+    characters: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, more: EncodedTexts) -> None:
+        """Add the counts of `more`."""
+        self.texts += more.texts
+        self.characters += more.characters
+        self.tokens += more.tokens
+        self.seconds += more.seconds
+        self.notes += more.notes
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerLimits:
+    """What a worker may use.
+
+    Attributes:
+        threads: CPU threads, None for torch's own choice.
+        batch_tokens: Padded tokens that are encoded at once, None for the device's default.
+        keep_vectors: Gigabytes of token vectors up to which those of a corpus with an index are kept.
+        remote: The URL of the storage that has the vectors and models of other machines, None without any.
+    """
+
+    threads: int | None = None
+    batch_tokens: int | None = None
+    keep_vectors: float = KEEP_GIGABYTES
+    remote: str | None = None
+
+
+class JobContext:
+    """The resources of one process on one device that its jobs use in turn: the model, known vectors.
+
+    Attributes:
+        device: The device in torch's words.
+        cache: The cache folder.
+        emit: Called with events for the driver, the only one that writes to disk.
+        limits: The threads and tokens that its jobs may use.
+        inputs: The outputs of the jobs that the present job needs, by key.
+        devices: The devices that the present job may use.
+        halvings: How often its batches were halved for lack of memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: str,
+        cache: Path,
+        emit: Callable[[Event], None],
+        limits: WorkerLimits,
+    ) -> None:
+        self.device = device
+        self.cache = cache
+        self.emit = emit
+        self.limits = limits
+        self.inputs: Mapping[str, Mapping[str, bytes]] = {}
+        self.devices: tuple[str, ...] = (device,)
+        self.halvings = 0
+        self._loaded: tuple[tuple[str, Encoding], Encoder | TokenEncoder] | None = None
+        self._kept: dict[str, tuple[Any, Any]] = {}
+        self._spaces: dict[tuple[str, ...], Space] = {}
+        self._exchanged: set[Path] = set()
+
+    @functools.cached_property
+    def remote(self) -> Remote | None:
+        """The storage that other machines share with this one, None without any."""
+        return Remote(self.limits.remote) if self.limits.remote else None
+
+    def begin(
+        self, inputs: Mapping[str, Mapping[str, bytes]], devices: tuple[str, ...], *, halvings: int = 0
+    ) -> None:
+        """Begin a job with the outputs of earlier ones, on these devices."""
+        if halvings != self.halvings:
+            self.forget()  # the loaded model has batches of another size
+        self.inputs, self.devices, self.halvings = inputs, devices, halvings
+
+    def fewer(self, count: int) -> int:
+        """A number of rows or tokens that are computed at once, halved as often as memory did not suffice.
+
+        >>> context = JobContext(device="cpu", cache=Path(), emit=print, limits=WorkerLimits())
+        >>> context.begin({}, ("cpu",), halvings=2)
+        >>> context.fewer(16), context.fewer(3)
+        (4, 1)
+        """
+        return max(1, count >> self.halvings)
+
+    def engine(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
+        """The loaded model; a single model stays loaded at a time."""
+        wanted = (artifact.key, encoding.loaded)
+        if self._loaded is None or self._loaded[0] != wanted:
+            self._loaded = None
+            self._loaded = (wanted, self.load(artifact, encoding))
+            self.tell(self._loaded[1].notes)
+        return self._loaded[1]
+
+    def input(self, name: str) -> dict[str, Any]:
+        """The output of an earlier job under a name, as JSON; empty if there is none."""
+        for output in self.inputs.values():
+            if name in output:
+                return dict(json.loads(output[name]))
+        return {}
+
+    def cached(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
+        """The last value made under a name, such as tokenized rows, or a new one if `wanted` has changed."""
+        if name not in self._kept or self._kept[name][0] != wanted:
+            self._kept.pop(name, None)
+            self._kept[name] = (wanted, make())
+        made: Made = self._kept[name][1]
+        return made
+
+    def forget(self) -> None:
+        """Drop the loaded model and other large values, and give their memory back."""
+        self._loaded = None
+        self._kept.clear()
+        gc.collect()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def load(self, artifact: Artifact, encoding: Encoding) -> Encoder | TokenEncoder:
+        """A new load of the model."""
+        from harness.encoder.loading import load_any
+
+        self.set_threads()
+        batch_tokens = self.limits.batch_tokens
+        if self.halvings:
+            batch_tokens = self.fewer(batch_tokens or (2**11 if self.device == "cpu" else 2**16))
+        return load_any(artifact, encoding, device=self.device, batch_tokens=batch_tokens)
+
+    def set_threads(self) -> None:
+        """Set torch's number of threads to the requested one."""
+        if self.limits.threads:
+            import torch
+
+            torch.set_num_threads(self.limits.threads)
+
+    def space(
+        self,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: TextTask,
+        role: Role,
+        *,
+        documents: ContextDocuments | None = None,
+    ) -> Space:
+        """The cached vectors of the texts of `task` on side `role`.
+
+        `documents` are the context of a two-stage model; None for the null context.
+        """
+        from harness.storage.vectors import Space
+
+        prompt = encoding.prompt(task, role)
+        sided = encoding.late_interaction is not None or _asymmetric(artifact.folder)
+        tower: Role = role if sided else ""
+        behind = NULL if documents is None else documents.digest
+        return self._space(
+            artifact,
+            Space.identity_of(artifact, encoding, prompt=prompt, role=tower, context=behind),
+        )
+
+    def _space(self, artifact: Artifact, identity: dict[str, object]) -> Space:
+        from harness.storage.vectors import Space
+
+        known = tuple(f"{name} {identity[name]}" for name in sorted(identity))
+        if known not in self._spaces:
+            mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
+            self._spaces = mine  # open files of another model would keep its disk after it is removed
+            self._spaces[known] = Space(self.cache, identity)
+        return self._spaces[known]
+
+    def _missing(self, space: Space, texts: Sequence[str]) -> list[str]:
+        """The texts without vectors, neither here nor on other machines, whose vectors are fetched.
+
+        The remote is asked where texts are missing, and once for each space, to send what it lacks.
+        """
+        space.refresh()
+        missing = space.missing(texts)
+        if self.remote is None or (not missing and space.folder in self._exchanged):
+            return missing
+        self._exchanged.add(space.folder)
+        space.exchange(self.remote)
+        return space.missing(texts)
+
+    def encode_missing(
+        self,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: TextTask,
+        role: Role,
+        texts: list[str],
+        *,
+        hold: bool = False,
+        documents: ContextDocuments | None = None,
+    ) -> EncodedTexts:
+        """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once.
+
+        `documents` are the context of a two-stage model; None for the null context.
+        """
+        space = self.space(artifact, encoding, task, role, documents=documents)
+        missing = self._missing(space, texts)
+        made = TextEncoding(self, artifact, encoding, task, role, documents)
+        made.begin(len(missing))
+        made.write(missing, space, self.emit, hold=hold)
+        made.end()
+        space.refresh()
+        return made.cost
+
+    def use_context(
+        self,
+        encoder: ContextualEncoder,
+        artifact: Artifact,
+        encoding: Encoding,
+        documents: ContextDocuments | None,
+    ) -> None:
+        """Give a two-stage model its context, whose vectors are cached and encoded as a whole."""
+        from harness.storage.vectors import Space
+
+        if documents is None or not documents.texts:
+            encoder.set_context(None)
+        elif encoder.context != documents.digest:
+            identity = Space.identity_of(
+                artifact, encoding, prompt=documents.prompt, context=documents.digest
+            )
+            space = self._space(artifact, {**identity, "output": "context", "vectors": "float32"})
+            if self._missing(space, documents.texts):
+                unique = list(dict.fromkeys(documents.texts))
+                self.emit(Event(kind="stage", text=f"encoding {len(unique):,} context documents"))
+                with _Shards(space, self.emit, hold=True) as shards:
+                    encoder.context_vectors(unique, prompt=documents.prompt, keeper=shards)
+            encoder.set_context(space.get(documents.texts), documents.digest)
+
+    def tell(self, notes: Sequence[str]) -> None:
+        """Emit notes for the user."""
+        for note in notes:
+            self.emit(Event(kind="note", text=note))
+
+
+class TextEncoding:
+    """The encoding of texts of one side, in one portion or several.
+
+    Attributes:
+        cost: What it has cost so far; its notes are there in the end.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: TextTask,
+        role: Role,
+        documents: ContextDocuments | None = None,
+    ) -> None:
+        self.cost = EncodedTexts()
+        self._documents = documents
+        self._context = context
+        self._model = (artifact, encoding)
+        self._how: dict[str, Any] = {"prompt": encoding.prompt(task, role), "role": role}
+        self._of_tokens = encoding.late_interaction is not None
+        self._encoder: Any = None  # the shards take what either kind of model gives
+        self._noted = 0
+
+    def begin(self, count: int) -> None:
+        """Announce so many texts, and load the model for them; nothing for none."""
+        if not count:
+            return
+        if self._encoder is None:
+            self._encoder = self._context.engine(*self._model)
+            self._noted = len(self._encoder.notes)
+        if self._model[1].context is not None:
+            self._context.use_context(self._encoder, *self._model, self._documents)
+        self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count))
+
+    def write(
+        self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
+    ) -> None:
+        """Encode texts into shards of a space, which are emitted; with `hold` they are usable at once."""
+        if not texts:
+            return
+        many = 2_000_000 if self._of_tokens else 32_000_000
+        with _Shards(space, emit, hold=hold) as shards:
+            for part in portions(texts, characters=CPU_CHARACTERS if self._context.device == "cpu" else many):
+                self.encode(part, shards)
+
+    def encode(self, texts: Sequence[str], keeper: _Shards | None = None) -> Vectors | TokenVectors:
+        """The vectors of announced texts; a keeper gets them as they are made."""
+        started, tokens = time.monotonic(), 0
+
+        def progress(done: int, count: int) -> None:
+            nonlocal tokens
+            tokens += count
+            self._context.emit(Event(kind="encoded", texts=done, tokens=count))
+
+        found: Vectors | TokenVectors = self._encoder.encode(
+            texts, **self._how, progress=progress, keeper=keeper
+        )
+        characters, seconds = sum(map(len, texts)), time.monotonic() - started
+        self.cost.add(EncodedTexts(texts=len(texts), characters=characters, tokens=tokens, seconds=seconds))
+        return found
+
+    def end(self) -> None:
+        """Give the notes on the model, to the user and to `cost`."""
+        if self._encoder is None:
+            return
+        self._context.tell(self._encoder.notes[self._noted :])
+        self.cost.notes += self._encoder.notes
+
+
+CPU_CHARACTERS = 500_000
+"""The characters of texts that are tokenized at a time on a CPU, which bounds memory."""
+
+KEPT_SECONDS = 60.0
+"""The time after which encoded vectors are written."""
+
+KEPT_BYTES = 2**28
+"""The size at which they are written before that time, which bounds memory."""
+
+
+class _Shards:
+    """Encoded vectors on their way to the driver: a shard each minute, and one in the end."""
+
+    def __init__(self, space: Space, emit: Callable[[Event], None], *, hold: bool) -> None:
+        self._space = space
+        self._emit = emit
+        self._hold = hold
+        self._texts: list[str] = []
+        self._vectors: list[Vectors | TokenVectors] = []
+        self._since = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether the last shard was a minute ago."""
+        return time.monotonic() - self._since >= KEPT_SECONDS
+
+    def add(self, texts: Sequence[str], vectors: Vectors | TokenVectors) -> None:
+        """Take the vectors of some texts, or of their tokens; writes a shard when one is due."""
+        self._texts += texts
+        self._vectors.append(self._space.rounded(vectors))
+        if self.due or sum(part.nbytes for part in self._vectors) >= KEPT_BYTES:
+            self._write()
+
+    def __enter__(self) -> _Shards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Write what is left, also when encoding failed."""
+        self._write()
+
+    def _write(self) -> None:
+        self._since = time.monotonic()
+        if not self._texts:
+            return
+        keys = self._space.text_keys(self._texts)
+        vectors = self._space.join(self._vectors)
+        self._texts, self._vectors = [], []
+        content = self._space.shard_bytes(keys, vectors)
+        self._emit(Event(kind="vectors", space=self._space.identity, content=content))
+        if self._hold:
+            self._space.hold(keys, vectors, content)
+            self._space.refresh()  # those that the driver has written leave memory
+
+
+def _asymmetric(folder: Path) -> bool:
+    """Whether a model has separate towers for queries and documents."""
+    modules = folder / "modules.json"
+    return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
+
+
+def portions(texts: Sequence[str], *, characters: int) -> list[list[str]]:
+    """Consecutive portions of about `characters` characters, which bound the memory of tokenization."""
+    portions: list[list[str]] = [[]]
+    filled = 0
+    for text in texts:
+        if filled > characters:
+            portions.append([])
+            filled = 0
+        portions[-1].append(text)
+        filled += len(text)
+    return portions

@@ -1,0 +1,524 @@
+"""The jobs of a run on a finished model: resolve it, encode a task's texts, score the task.
+
+A job is a small picklable object. `run` takes models and vectors from a JobContext and returns named bytes;
+it writes nothing. An encode job runs the task's own code with a `_Collector`, which records texts and returns
+placeholders; the first use of a placeholder's values ends that run. So the texts that the task encodes before
+it looks at a vector are known exactly and encoded in one go. The score job runs the same code with `_Known`
+vectors, and has texts that come later encoded on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+
+from harness.core import provenance
+from harness.core.encoding import Encoding
+from harness.core.errors import DataError
+from harness.core.lineage import Lineage, read_document
+from harness.core.types import Artifact, Outcome, Purpose, Role, Similarity, Task, TextModel, VectorSource
+from harness.data.prepared import naming_full_disk, prepared
+from harness.data.training.loading import count_trained, trained_texts
+from harness.jobs.context import EncodedTexts, Event, JobContext
+from harness.jobs.context_documents import ContextDocuments
+from harness.storage.record import (
+    EXAMPLE_COLUMNS,
+    RUN_COLUMNS,
+    ExamplesPart,
+    ModelPart,
+    Record,
+    RunPart,
+    TaskPart,
+)
+from harness.storage.remote import Remote
+from harness.training.model_store import ModelStore
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+JobKind = Literal["train", "finetune", "select", "resolve", "encode", "score", "rank"]
+
+Examples = Mapping[str, Sequence[Any]]
+"""The columns of a per-example file, or of a run file."""
+
+
+class _Work(Protocol):
+    def run(self, context: JobContext) -> Mapping[str, bytes]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The place of the record that a job makes: the folder of the artifact (`Artifact.slug`) and the task."""
+
+    artifact: str
+    task: str
+    purpose: Purpose = "final"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a job takes while it runs, which is never part of a key.
+
+    Attributes:
+        devices: The devices that it has to itself; 0 for one that it shares with others.
+        memory: The bytes of main memory; None where they are not known.
+        needs_device: Whether it works on a device, or is over in a moment without one.
+    """
+
+    devices: int = 0
+    memory: int | None = None
+    needs_device: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One unit of work in a plan.
+
+    `inputs` are the keys of the jobs whose output it reads. `claim` is the key by which processes share work:
+    jobs of one claim run in one process. A job with a `place` makes the record of its own key; if that record
+    exists, the job is done. `resources` are what it takes while it runs. Its batches were halved
+    `halvings` times for lack of memory. A `member` is the value of a sweep for which the job works, and its
+    model is one of several.
+    """
+
+    key: str
+    kind: JobKind
+    label: str
+    work: _Work
+    inputs: tuple[str, ...] = ()
+    claim: str | None = None
+    place: Place | None = None
+    resources: Resources = Resources()
+    halvings: int = 0
+    member: str = ""
+
+    @property
+    def model(self) -> str:
+        """The key of the model that it works with; empty where there is none."""
+        artifact = getattr(self.work, "artifact", None)
+        return artifact.key if isinstance(artifact, Artifact) else ""
+
+
+def with_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
+    """A trained model with the folder and the weights that it has now; the same where it is not there.
+
+    One that is not on this machine is fetched from the remote, where it is there.
+    """
+    if artifact.trained and remote is not None and not artifact.folder.is_dir():
+        store = ModelStore(artifact.folder.parents[1], remote)
+        store.obtain(artifact.key, artifact.slug)
+    if not artifact.trained or artifact.weights:
+        return artifact
+    document = read_document(artifact.folder)
+    if document is not None and document.key == artifact.key:
+        return replace(artifact, weights=document.weights)
+    there = ModelStore(artifact.folder.parents[1]).find(artifact.key)  # trained elsewhere, under another name
+    return artifact if there is None else replace(artifact, folder=there[0], weights=there[1].weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolve:
+    """Load a model and run the sanity gate; the output is the model's facts as JSON."""
+
+    artifact: Artifact
+    encoding: Encoding
+    gate: bool = True
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Load the model, refuse it if it loads wrongly, and return its facts."""
+        from harness.encoder.sanity import check_encoder, require_sane
+
+        context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
+        artifact = with_weights(self.artifact, context.remote)
+        encoder = context.engine(artifact, self.encoding)
+        try:
+            report = check_encoder(encoder, lambda: context.load(artifact, self.encoding))
+            if self.gate:
+                require_sane(report)
+        except BaseException:
+            context.forget()
+            raise
+        for failure in () if self.gate else report.failures:
+            context.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
+        facts = {
+            "parameters": encoder.parameters,
+            "dimension": encoder.dimension,
+            "dtype_as_run": encoder.dtype_as_run,
+            "attention": encoder.attention,
+            "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
+            "notes": list(encoder.notes),
+        }
+        return {"facts": json.dumps(facts).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TaskJob:
+    """A job on a task.
+
+    Attributes:
+        artifact: The model.
+        task: The task.
+        seed: The seed of its samples.
+        data: The local folder of its data; None to load from the hub.
+    """
+
+    artifact: Artifact
+    task: Task
+    seed: int
+    data: Path | None
+
+    def run_task(self, model: TextModel) -> Outcome:
+        """Run the task's own code on a model."""
+        source = self.task.source
+        assert isinstance(source, VectorSource)
+        return source.evaluate(self.task, model, seed=self.seed, data=self.data)
+
+    def context_documents(self, encoding: Encoding) -> ContextDocuments | None:
+        """The context documents of the task; None where vectors depend on none."""
+        return ContextDocuments.of_task(self.task, encoding, seed=self.seed, data=self.data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode(_TaskJob):
+    """Encode the texts of a task whose vectors are not cached; the output is counts as JSON."""
+
+    encoding: Encoding
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Collect the task's texts with the task's own code, then encode those without a cached vector."""
+        started = time.monotonic()
+        context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
+        collector = _Collector(self.encoding)
+        with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
+            behind = self.context_documents(self.encoding)
+            self.run_task(collector)
+        loaded = time.monotonic() - started
+        made, artifact = EncodedTexts(), with_weights(self.artifact, context.remote)
+        for role, texts in collector.texts.items():
+            made.add(
+                context.encode_missing(
+                    artifact, self.encoding, self.task, role, list(texts), documents=behind
+                )
+            )
+        told = {
+            "texts": collector.count,
+            "load_seconds": loaded,
+            "encoded": asdict(made),
+        }
+        return {"counts": json.dumps(told).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreJob(_TaskJob):
+    """A job that scores a finished model on a task.
+
+    Attributes:
+        key: The key of the record.
+        identity: What the score depends on.
+        purpose: Whether the score enters tables.
+    """
+
+    key: str
+    identity: Mapping[str, Any]
+    purpose: Purpose = "final"
+
+    def outcome(self, model: TextModel, context: JobContext) -> Outcome:
+        """Run the task's code on its data; its notes become events."""
+        with prepared_data(self.task, self.data, context.cache):
+            outcome = self.run_task(model)
+        for note in outcome.notes:
+            context.emit(Event(kind="note", text=note))
+        return outcome
+
+    def output(
+        self,
+        outcome: Outcome,
+        model: ModelPart,
+        provenance: Mapping[str, Any],
+        lineage: Lineage | None = None,
+    ) -> Mapping[str, bytes]:
+        """The record of an outcome and the files beside it."""
+        record = Record(
+            key=self.key,
+            purpose=self.purpose,
+            status="done",
+            model=model,
+            lineage=lineage,
+            task=task_part(self.task),
+            identity=self.identity,
+            main_score=outcome.main_score,
+            scores=outcome.scores,
+            provenance=provenance,
+        )
+        return record_output(record, outcome.examples, outcome.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(ScoreJob):
+    """Score a task with the task's own code; the output is the record and the files beside it."""
+
+    encoding: Encoding
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Run the task with cached vectors and return the record of the outcome."""
+        started = datetime.now(tz=UTC)
+        context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
+        artifact = with_weights(self.artifact, context.remote)
+        with prepared_data(self.task, self.data, context.cache):
+            behind = self.context_documents(self.encoding)
+        known = _Known(context, artifact, self.encoding, self.task, behind)
+        outcome = self.outcome(known, context)
+        if behind is not None:
+            outcome = replace(outcome, notes=(*outcome.notes, *behind.notes))
+        model = model_part(artifact, context.input("facts"))
+        ran = self._provenance(context, known, outcome, started)
+        return self.output(outcome, model, ran, lineage_of(artifact))
+
+    def _provenance(
+        self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
+    ) -> dict[str, Any]:
+        counts = context.input("counts")
+        made = EncodedTexts(**counts.get("encoded", {}))
+        made.add(known.encoded)
+        seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
+        spent = {"load": counts.get("load_seconds", 0.0), "encode": made.seconds, "score": seconds}
+        texts = max(counts.get("texts", 0), known.count)
+        return {
+            **encoded_provenance(context, self.encoding, made, outcome, started, texts=texts),
+            "prompts_applied": known.applied,
+            **({} if known.documents is None else {"context": known.documents.to_json()}),
+            **known.trained_on(),
+            "seconds": {name: round(value, 3) for name, value in spent.items()},
+        }
+
+
+def encoded_provenance(
+    context: JobContext,
+    encoding: Encoding,
+    made: EncodedTexts,
+    outcome: Outcome,
+    started: datetime,
+    *,
+    texts: int,
+) -> dict[str, Any]:
+    """The provenance of a score whose texts a model encoded.
+
+    Args:
+        context: The context of the job, with the facts of the model.
+        encoding: The settings of the model.
+        made: The texts that were encoded for it.
+        outcome: The outcome of the task.
+        started: The time when the job began.
+        texts: The number of texts of the task.
+    """
+    facts = context.input("facts")
+    return {
+        **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
+        "dtype_as_run": facts.get("dtype_as_run"),
+        "attention": facts.get("attention"),
+        **({"batch_tokens": context.limits.batch_tokens} if context.limits.batch_tokens else {}),
+        "gate": facts.get("gate"),
+        "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
+        "prompts_asked": {"named": dict(encoding.prompts), "default": encoding.default_prompt},
+        "texts": texts,
+        "texts_encoded": made.texts,
+        "characters_encoded": made.characters,
+        "tokens_encoded": made.tokens,
+        "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
+        "peak_memory_bytes": provenance.peak_memory(),
+    }
+
+
+def texts_trained_on(artifact: Artifact, texts: Iterable[set[str]]) -> dict[str, int]:
+    """The number of texts that a model was trained on; empty where that is not known."""
+    trained = trained_texts(artifact.folder) if artifact.trained else None
+    return {} if trained is None else {"texts_trained_on": count_trained([*set().union(*texts)], trained)}
+
+
+def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
+    """A context in which the datasets library caches data from a local folder by the data's content."""
+    content = task.data.content or task.data.revision
+    return prepared(content, cache) if data else naming_full_disk()
+
+
+def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
+    """The model's part of a record; the path of a local folder is left out."""
+    return ModelPart(
+        name=artifact.name,
+        source="local" if Path(artifact.source).exists() else artifact.source,
+        artifact=artifact.key,
+        weights=artifact.weights,
+        revision=artifact.revision,
+        parameters=facts.get("parameters"),
+        dimension=facts.get("dimension"),
+    )
+
+
+def lineage_of(artifact: Artifact) -> Lineage | None:
+    """The lineage of a trained model; None of any other."""
+    document = read_document(with_weights(artifact).folder) if artifact.trained else None
+    return None if document is None else document.lineage
+
+
+def task_part(task: Task) -> TaskPart:
+    """The task's part of a record."""
+    return TaskPart(name=task.name, type=task.type, metric=task.metric)
+
+
+def record_output(record: Record, examples: Examples, run: Examples | None = None) -> Mapping[str, bytes]:
+    """The output of a job that makes a record: the record, which names the files beside it, and those files.
+
+    Args:
+        record: Without the entries for the files.
+        examples: The columns of the per-example file; without any there is none.
+        run: The columns of the run file; without any there is none.
+    """
+    contents: dict[str, bytes] = {}
+    parts: dict[str, ExamplesPart | RunPart] = {}
+    if examples:
+        contents["examples"] = _examples_bytes(examples)
+        parts["examples"] = _examples_part(examples, contents["examples"])
+    if run:
+        contents["run"] = _run_bytes(run)
+        parts["run"] = _run_part(run, contents["run"])
+    return {"record": record.model_copy(update=parts).to_json().encode(), **contents}
+
+
+def _examples_part(examples: Examples, content: bytes) -> ExamplesPart:
+    rows = len(examples["example_id"])
+    return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
+
+
+def _examples_bytes(examples: Examples) -> bytes:
+    """The per-example file (Parquet) of an outcome."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _run_part(run: Examples, content: bytes) -> RunPart:
+    digest = hashlib.sha256(content).hexdigest()
+    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=max(run["rank"]))
+
+
+def _run_bytes(run: Examples) -> bytes:
+    """The run file (Parquet) of an outcome."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
+    table = pa.table({name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+class _VectorsNeeded(BaseException):
+    """The end of a collecting run; not an Exception, so that no task code swallows it."""
+
+
+class _Placeholder:
+    """A placeholder for vectors that do not exist yet; any use of it ends the collecting run."""
+
+    def _needed(self, *_: Any, **__: Any) -> NoReturn:
+        raise _VectorsNeeded
+
+    __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _needed
+    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _needed
+
+
+class _Collector:
+    """A TextEncoder that records the texts of a task, by side and in order, each once."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self.similarity: Similarity = encoding.similarity
+        self.texts: dict[Role, dict[str, None]] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.texts.values()))
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        check_texts(texts, role)
+        self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """Record texts and return a placeholder for their vectors."""
+        self.require(texts, role=role)
+        return _Placeholder()  # type: ignore[return-value]
+
+
+class _Known:
+    """A TextEncoder that returns cached vectors and encodes missing ones on the way."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: Task,
+        documents: ContextDocuments | None = None,
+    ) -> None:
+        self.similarity: Similarity = encoding.similarity
+        self.documents = documents
+        self.encoded = EncodedTexts()
+        self.applied: dict[str, str] = {}
+        self._context = context
+        self._asked: dict[Role, set[str]] = {}
+        self._of = (artifact, encoding, task)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._asked.values()))
+
+    def trained_on(self) -> dict[str, int]:
+        """The number of texts so far that the model was trained on; empty where that is not known."""
+        return texts_trained_on(self._of[0], self._asked.values())
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        check_texts(texts, role)
+        unique = list(dict.fromkeys(texts))
+        self.encoded.add(
+            self._context.encode_missing(*self._of, role, unique, hold=True, documents=self.documents)
+        )
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """The vectors of `texts`, shape (len(texts), dimension), float32."""
+        check_texts(texts, role)
+        _, encoding, task = self._of
+        self.applied[role or "text"] = encoding.prompt(task, role)
+        self._asked.setdefault(role, set()).update(texts)
+        space = self._context.space(*self._of, role, documents=self.documents)
+        try:
+            return space.get(texts)
+        except KeyError:
+            self.require(texts, role=role)
+            return space.get(texts)
+
+
+def check_texts(texts: Sequence[str], role: Role) -> None:
+    """Refuse rows that are not text, naming the row."""
+    side = {"query": "query", "document": "document", "": "text"}[role]
+    if not len(texts):
+        raise DataError(f"The data set is empty: it has no {side} at all.")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            what = "nothing" if text is None else f"a {type(text).__name__}"
+            raise DataError(
+                f"A row of the data set cannot be read: its {side} is {what} instead of text "
+                f"(number {row + 1} of {len(texts)} that were to be encoded)."
+            )

@@ -1,0 +1,308 @@
+"""The jobs that make a model: train it, or choose the best of a sweep; both end with its folder in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from harness.core import provenance
+from harness.core.encoding import Settings
+from harness.core.errors import DivergenceError, StoreError, TrainingError
+from harness.core.lineage import Lineage, MemberPart, ModelDocument
+from harness.core.types import Artifact
+from harness.encoder.folder.content import content_key
+from harness.encoder.folder.description import Description, describe, resolve_encoding
+from harness.jobs.context import Event, JobContext
+from harness.jobs.jobs import with_weights
+from harness.storage.record import Record
+from harness.storage.remote import Remote
+from harness.storage.store import Store
+from harness.training.model_store import ModelStore, copy_model
+from harness.training.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a model and put its folder in place; there is no output but the folder.
+
+    Attributes:
+        spec: The training, without its devices.
+        artifact: The model as it was planned.
+        lineage: What it is made of.
+        description: The model folder as it was planned.
+        steps, texts: Its steps and the texts in them; None where their number was not known.
+        results: The results folder.
+    """
+
+    spec: TrainingSpec
+    artifact: Artifact
+    lineage: Lineage
+    description: Description
+    steps: int | None
+    texts: int | None
+    results: Path
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Train in a process group of its own, going on from what an earlier training left.
+
+        Raises:
+            DivergenceError: The training diverged, now or earlier.
+            TrainingError: The training failed; the message says why and where its log lies.
+        """
+        store = ModelStore(self.results, context.remote)
+        if store.obtain(self.artifact.key, self.artifact.slug, context.cache) is not None:
+            return {}  # another process has trained it meanwhile
+        if reason := store.divergence(self.artifact.key):
+            forget = f"harness models remove {self.artifact.key[:12]}"
+            raise DivergenceError(reason, hint=f"To train it again: {forget}, then the same command.")
+        context.forget()
+        context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
+        store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
+        started = datetime.now(tz=UTC)
+        backbone = with_weights(self.spec.backbone, context.remote)
+        spec = replace(self.spec, backbone=backbone, devices=context.devices)
+        spec = replace(spec, micro_batch=store.micro_batch(spec.key))
+        try:
+            outcome, micro_batch = _train(spec, context, store)
+        except DivergenceError as error:
+            store.set_divergence(spec.key, error.message)
+            raise
+        self._require_as_planned()
+        log = read_log(spec.log.path)
+        facts = {
+            "micro_batch": micro_batch,
+            **provenance.snapshot(device=context.devices[0], threads=self.spec.threads, started=started),
+            "devices": list(context.devices),
+            "steps": max((line["step"] for line in log), default=0),
+            "seconds": round(sum(line.get("seconds", 0.0) for line in log), 3),
+            "tokens": sum(line.get("tokens", 0) for line in log),
+            **_flops(log),
+            "texts": self.texts,
+            **_masked(log),
+            "notes": list(outcome.notes),
+        }
+        folder = store.put(spec.output, self._document(spec.output, facts, context.cache), self.artifact.slug)
+        store.send(self.artifact.key, context.cache)
+        context.emit(Event(kind="finished", text=str(folder), steps=facts["steps"], seconds=facts["seconds"]))
+        return {}
+
+    def _require_as_planned(self) -> None:
+        """Refuse a model whose evaluation would not be the planned one."""
+        made, planned = _plain(describe(self.spec.output)), _plain(self.description)
+        differs = [
+            f"{name} is {made[name]!r}, not {planned[name]!r}" for name in made if made[name] != planned[name]
+        ]
+        if differs:
+            raise TrainingError(
+                f"{self.artifact.name} is not the model that its recipe planned: {'; '.join(differs)}.",
+                hint="This is a fault of the recipe: what `plan` says and what `train` writes must agree.",
+            )
+
+    def _document(self, folder: Path, facts: Mapping[str, Any], cache: Path) -> ModelDocument:
+        content, weights = content_key(folder, cache)
+        return ModelDocument(
+            name=self.artifact.name,
+            key=self.artifact.key,
+            content=content,
+            weights=weights,
+            lineage=self.lineage,
+            training=facts,
+        )
+
+
+def _flops(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The operations of all steps, where the trainer counted them."""
+    spent = [line["flops"] for line in log if "flops" in line]
+    return {"flops": float(sum(spent))} if spent else {}
+
+
+def _masked(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean share of in-batch negatives that a filter masked, where there was one."""
+    shares = [line["masked"] for line in log if "masked" in line]
+    return {"masked": round(fmean(shares), 6)} if shares else {}
+
+
+def _plain(description: Description) -> dict[str, Any]:
+    """The encoding of a model by its own defaults; an empty prompt is none."""
+    encoding = resolve_encoding(description, Settings())
+    named = tuple((name, text) for name, text in encoding.prompts if text)
+    return asdict(replace(encoding, prompts=named))
+
+
+def _train(spec: TrainingSpec, context: JobContext, store: ModelStore) -> tuple[TrainingOutcome, int | None]:
+    """Run a training to its end, with fewer rows in a pass each time that memory runs out."""
+    while True:
+        outcome = run_training(spec, lambda message: _tell(message, context))
+        if outcome.code == 0:
+            return outcome, spec.micro_batch
+        rows = int((outcome.memory or {}).get("rows", 0))
+        if outcome.memory is None or not outcome.memory["halves"] or rows < 2:
+            raise _failure(spec, outcome)
+        spec = replace(spec, micro_batch=rows // 2)
+        store.set_micro_batch(spec.key, rows // 2)
+        context.emit(
+            Event(kind="note", text=f"{rows} rows do not fit into memory at once: {rows // 2} in a pass now")
+        )
+
+
+def _tell(message: Mapping[str, Any], context: JobContext) -> None:
+    """Pass on a message of a training process."""
+    match message["kind"]:
+        case "stage":
+            context.emit(Event(kind="stage", text=message["text"]))
+        case "begin":
+            context.emit(Event(kind="training", steps=message["steps"]))
+            context.emit(Event(kind="trained", steps=message["done"]))
+        case "steps":
+            context.emit(Event(kind="trained", steps=message["count"], tokens=message["tokens"]))
+        case "progress":
+            told = {name: message[name] for name in ("text", "texts", "tokens")}
+            context.emit(Event(kind=message["event"], **told))
+        case "note":
+            context.emit(Event(kind="note", text=message["text"]))
+
+
+def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | StoreError:
+    """The error for a training that ended without a model."""
+    error = outcome.error
+    kept = f"The same command goes on from the last checkpoint. Its output: {spec.printed}"
+    if outcome.memory is not None:
+        rows = outcome.memory["rows"]
+        return TrainingError(
+            f"A pass over {rows} rows does not fit into memory.",
+            hint="Type e.g. --set batch_size=N or --set max_length=N for a smaller one; it is another model.",
+        )
+    if error is None:
+        killed = " (out of memory?)" if outcome.code == -9 else ""
+        return TrainingError(f"The training process ended with code {outcome.code}{killed}.", hint=kept)
+    if error["name"] == "StoreError":
+        return StoreError(error["text"], hint=error["hint"])
+    if error["own"]:
+        kind = DivergenceError if error["name"] == DivergenceError.__name__ else TrainingError
+        return kind(error["text"], hint=error["hint"] or kept)
+    return TrainingError(f"The training failed: {error['name']}: {error['text']}", hint=kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choose:
+    """Choose the best model of a sweep and put it in its place under the sweep's own key.
+
+    Attributes:
+        artifact: The model as it was planned.
+        lineage: What it is made of; the choice is added to its sweep.
+        members: The models of the sweep, in the order of its values.
+        trials: For each member, by the column that chooses, the task and the key of its score.
+        results: The results folder.
+    """
+
+    artifact: Artifact
+    lineage: Lineage
+    members: tuple[Artifact, ...]
+    trials: tuple[Mapping[str, tuple[str, str]], ...]
+    results: Path
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Copy the member with the highest mean score, the first of equals; the members' vectors go.
+
+        A member whose training diverged has no score and is not chosen.
+
+        Raises:
+            TrainingError: A score is missing, or is of other weights than its model has now; or all diverged.
+        """
+        from harness.storage.vectors import drop_vectors
+
+        store = ModelStore(self.results, context.remote)
+        if store.obtain(self.artifact.key, self.artifact.slug, context.cache) is not None:
+            return {}  # another process has chosen it meanwhile
+        context.emit(Event(kind="stage", text=f"choosing {self.artifact.name}"))
+        members = [with_weights(replace(member, weights=""), context.remote) for member in self.members]
+        records = [self._records(*pair, context.remote) for pair in zip(members, self.trials, strict=True)]
+        best = best_member(records)
+        if best is None:
+            raise TrainingError(
+                f"All {len(members)} trainings of {self.artifact.name} diverged, so that none can be chosen.",
+                hint="Sweep other values.",
+            )
+        there = store.find(members[best].key, context.cache)
+        if there is None:
+            raise TrainingError(f"{members[best].name} ({members[best].key[:12]}) is gone.", hint=_AGAIN)
+        chosen, document = there
+        work = store.begin(
+            self.artifact.key,
+            name=self.artifact.name,
+            lineage=self.lineage,
+            steps=document.training.get("steps"),
+        )
+        folder = copy_model(chosen, work / MODEL)
+        made = document.model_copy(
+            update={
+                "name": self.artifact.name,
+                "key": self.artifact.key,
+                "lineage": self._lineage(records, best, document.lineage.assumed),
+            }
+        )
+        for member in members:
+            drop_vectors(context.cache, member.key)
+        placed = store.put(folder, made, self.artifact.slug)
+        store.send(self.artifact.key, context.cache)
+        text = f"{made.lineage.text}, by {', '.join(self.trials[0])}; {placed}"
+        context.emit(Event(kind="finished", text=text))
+        return {}
+
+    def _records(
+        self, member: Artifact, trials: Mapping[str, tuple[str, str]], remote: Remote | None
+    ) -> list[Record]:
+        """The records of a member's scores, of the weights that it has now; none where it diverged."""
+        store, models = Store(self.results, remote), ModelStore(self.results)
+        if not member.weights and models.divergence(member.key):
+            return []
+        records = []
+        for task, key in trials.values():
+            record = store.get(member.slug, task, key, purpose="trial")
+            if record is None or member.weights not in ("", record.model.weights):
+                what = "is not there" if record is None else "is of other weights than the model has now"
+                raise TrainingError(f"The score of {member.name} on {task} {what}.", hint=_AGAIN)
+            records.append(record)
+        return records
+
+    def _lineage(self, records: Sequence[Sequence[Record]], best: int, assumed: tuple[str, ...]) -> Lineage:
+        sweep = self.lineage.sweep
+        assert sweep is not None
+        curve = tuple(
+            MemberPart(
+                value=value,
+                artifact=member.key,
+                scores=dict(zip(sweep.tasks, map(_main_score, found), strict=True)) if found else {},
+                mean=_mean(found) if found else None,
+            )
+            for value, member, found in zip(sweep.values, self.members, records, strict=True)
+        )
+        whole = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
+        return self.lineage.model_copy(update={"sweep": whole, "assumed": assumed})
+
+
+_AGAIN = "Run the same command again: what is missing is made anew."
+
+
+def best_member(records: Sequence[Sequence[Record]]) -> int | None:
+    """The place of the member of a sweep with the highest mean of main scores, the first of equals.
+
+    None where no member has scores.
+    """
+    means = {place: _mean(found) for place, found in enumerate(records) if found}
+    finite = {place: mean if math.isfinite(mean) else -math.inf for place, mean in means.items()}
+    return max(finite, key=finite.__getitem__, default=None)
+
+
+def _mean(records: Sequence[Record]) -> float:
+    return fmean(map(_main_score, records))
+
+
+def _main_score(record: Record) -> float:
+    assert record.main_score is not None
+    return record.main_score

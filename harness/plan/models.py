@@ -1,0 +1,272 @@
+"""The resolution of --model: from a catalog name, folder, hub id or trained model to an Artifact."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from harness.core import paths
+from harness.core.encoding import Settings
+from harness.core.errors import ModelError, UsageError, nearest, shortened
+from harness.core.lineage import read_document
+from harness.core.types import Artifact
+from harness.encoder import backbones
+from harness.encoder.family import BackboneEntry
+from harness.encoder.folder import content
+from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.preflight import PreflightOptions, check_model
+from harness.plan.plan import ConfiguredModel
+from harness.search import bm25
+from harness.training.model_store import ModelStore, StoredModel
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+COMMIT = re.compile(r"^[0-9a-f]{40}$")
+FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "*.onnx", "coreml/*"]
+"""Files of a hub model that the harness never loads."""
+
+PLACES = (".", "/", "~")
+"""The beginnings of a text that can only be a folder."""
+
+SAFE = ("model.safetensors", "model.safetensors.index.json")
+"""Weight files that take precedence in a folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The options of model resolution: the network, the model's own code, and the cache folder.
+
+    `allow_extra` are patterns of tensors that may have no place in a model, and `trained` is whether a recipe
+    trains it for every task. Models that were trained into `results` have names there; None for none.
+    """
+
+    offline: bool = False
+    trust_remote_code: bool = False
+    cache: Path | None = None
+    allow_extra: tuple[str, ...] = ()
+    trained: bool = False
+    results: Path | None = None
+
+
+def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
+    """The model that `text` names, with its encoding or ranking, every default filled in.
+
+    Raises:
+        ModelError: There is no such model, or its folder cannot be loaded.
+        UsageError: A setting does not fit the model.
+    """
+    if bm25.is_bm25(text):
+        artifact, ranking = bm25.bm25(text)
+        return ConfiguredModel(artifact=artifact, encoding=ranking)
+    try:
+        return _configured(_resolve(text, options), settings, options)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise ModelError(
+            f"{text} cannot be read: a value in its files makes no model ({type(error).__name__}: {error}).",
+            hint="Fetch or write the model folder again.",
+        ) from error
+
+
+def _configured(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
+    found = describe(artifact.folder, own_code=artifact.trust_remote_code)
+    description = replace(found, name=artifact.name)
+    encoding = resolve_encoding(description, settings)
+    wanted = PreflightOptions(pooling=settings.pooling, trained=options.trained)
+    check_model(artifact, encoding, wanted)
+    document = read_document(artifact.folder) if artifact.trained else None
+    lineage = None if document is None else document.lineage
+    return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage)
+
+
+def _resolve(text: str, options: ModelOptions) -> Artifact:
+    named = None if text.startswith(PLACES) else backbones.named_model(text)
+    if named is not None and named.locate is not None:
+        return _as_published(named, _located(named.locate(), name=text, options=options))
+    folder = paths.expanded(text)
+    if _is_folder(folder):
+        return _from_folder(folder, name=folder.resolve().name, source=text, options=options)
+    if os.path.isfile(folder):
+        raise ModelError(
+            f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
+        )
+    stored = _stored(text, options)
+    if stored is not None:
+        return _from_folder(stored, name=stored.name, source=str(stored), options=options)
+    if not _may_be_on_the_hub(text):
+        raise _no_model(text, options)
+    if "@" not in text and _is_folder(folder.parent):
+        raise _no_folder(text, folder)
+    return _from_hub(text, name=text.partition("@")[0], options=options)
+
+
+def _located(place: str, *, name: str, options: ModelOptions) -> Artifact:
+    """The artifact of a catalog name, which stands for a folder or a hub id."""
+    if Path(place).is_dir():
+        return _from_folder(Path(place), name=name, source=name, options=options)
+    return _from_hub(place, name=name, options=options)
+
+
+def _as_published(entry: BackboneEntry, artifact: Artifact) -> Artifact:
+    """The artifact, if its weights are those in the catalog."""
+    if entry.weights not in (None, artifact.weights):
+        raise ModelError(
+            f"The weights in {artifact.folder} are not the official ones of {entry.name}.",
+            hint="Install or fetch it again, or give the folder as the model.",
+        )
+    return artifact
+
+
+KEY = re.compile(r"^[0-9a-f]{6,64}$")
+"""The form of a key, or of its first digits."""
+
+
+def _stored(text: str, options: ModelOptions) -> Path | None:
+    """The folder of the trained model that a text names: its folder's name, its own, or its key's start.
+
+    Raises:
+        UsageError: Several are called so.
+    """
+    if options.results is None or "/" in text:
+        return None
+    folders = ModelStore(options.results).folders()
+    models = [StoredModel.of(folder) for folder in folders]
+    found = [folder for folder in folders if folder.name == text] or [
+        one.folder for one in models if one.name == text or (KEY.match(text) and one.key.startswith(text))
+    ]
+    if len(found) > 1:
+        names = shortened([folder.name for folder in found])
+        raise UsageError(
+            f"{len(found)} trained models in {options.results} are called {text}.",
+            hint=f"Name one of them: {names}.",
+        )
+    return found[0] if found else None
+
+
+def _is_folder(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error.strerror}.") from error
+
+
+def _may_be_on_the_hub(text: str) -> bool:
+    """Whether a text can be the name of a model on the hub, by its form and the hub's own rules."""
+    name = text.partition("@")[0]
+    forbidden = "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
+    return bool(HUB_ID.match(text)) and not text.startswith(PLACES) and not forbidden
+
+
+def _from_folder(
+    folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
+) -> Artifact:
+    try:
+        describe(folder, own_code=options.trust_remote_code)
+        found = content.identify(folder, options.cache, trust_remote_code=options.trust_remote_code)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
+    named = None if found.document is None or revision is not None else found.document.name
+    return Artifact(
+        name=named or name,
+        source=source,
+        folder=folder.resolve() if revision is None else folder,
+        key=found.key,
+        weights=found.weights,
+        trained=found.document is not None,
+        revision=revision,
+        trust_remote_code=options.trust_remote_code,
+        allow_extra=options.allow_extra,
+    )
+
+
+def _from_hub(text: str, *, name: str, options: ModelOptions) -> Artifact:
+    repository, _, revision = text.partition("@")
+    if options.trust_remote_code and not COMMIT.match(revision):
+        raise UsageError(
+            "--trust-remote-code runs code that the model's repository holds: it needs a pinned commit.",
+            hint=f"Type --model {repository}@<40 hex digits of the commit you have read>.",
+        )
+    folder = _download(repository, revision or None, offline=options.offline)
+    return _from_folder(folder, name=name, source=repository, options=options, revision=folder.name)
+
+
+def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
+    """The snapshot of a hub model in the local hub cache, fetched if need be."""
+    import httpx
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    shown = f"{repository}@{revision}" if revision else repository
+    try:
+        if offline:
+            return Path(snapshot_download(repository, revision=revision, local_files_only=True))
+        info = HfApi().model_info(repository, revision=revision)
+        names = [sibling.rfilename for sibling in info.siblings or ()]
+        skip = [*FORMATS, *(glob.escape(name) for name in _second_formats(names))]
+        return Path(snapshot_download(repository, revision=info.sha, ignore_patterns=skip))
+    except GatedRepoError as error:
+        hint = "Ask for access on its page, then set HF_TOKEN."
+        raise ModelError(f"{shown} is gated.", hint=hint) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"{repository} has no revision {revision!r}.") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The hub has no model {repository}, or it is private.",
+            hint="Check the spelling; for a private one set HF_TOKEN.",
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"{shown} is not in the local hub cache, and the network is not used or not there.",
+            hint="Run once on a connected machine, or give a local folder.",
+        ) from error
+    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"{shown} cannot be fetched from the hub: {reason}.",
+            hint="Without a network, give a local folder or a model that is in the hub cache with --offline.",
+        ) from error
+
+
+def _second_formats(names: Sequence[str]) -> list[str]:
+    """A repository's pickled weight files that have the same weights beside them as safetensors.
+
+    >>> _second_formats(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
+    ['pytorch_model.bin']
+    """
+    safe = {PurePosixPath(name).parent for name in names if PurePosixPath(name).name in SAFE}
+    paths = [PurePosixPath(name) for name in names if name.endswith((".bin", ".pt", ".pth"))]
+    return [str(path) for path in paths if path.parent in safe]
+
+
+def _no_folder(text: str, folder: Path) -> ModelError:
+    """The error for a folder that is not there, below one that is."""
+    there = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
+    close = [str(Path(text).parent / name) for name in nearest(folder.name, there)]
+    exists = f"{folder.parent} has {shortened(there) if there else 'no folder'}."
+    near = f"Did you mean {' or '.join(close)}?" if close else exists
+    hub = f" For a model of the hub type {text}@main." if _may_be_on_the_hub(text) else ""
+    return ModelError(f"There is no folder {text}.", hint=near + hub)
+
+
+def _no_model(text: str, options: ModelOptions) -> UsageError:
+    folder = paths.expanded(text)
+    if "/" in text and _is_folder(folder.parent):
+        return _no_folder(text, folder)
+    trained = [] if options.results is None else ModelStore(options.results).folders()
+    close = nearest(text, [*backbones.named_models(), bm25.NAME, *(folder.name for folder in trained)])
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    error = ModelError(
+        f"No model is called {text!r}, and no folder lies there.",
+        hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, a folder, or a "
+        "trained model of the results folder (`harness models list`).",
+    )
+    return backbones.BACKBONES.with_broken(error)

@@ -1,0 +1,663 @@
+"""The plan of a run: planned scores with their keys, existing records, and the jobs for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+from harness.core.encoding import ContextDraw, Encoding, Ranking
+from harness.core.errors import DataError, UsageError
+from harness.core.identity import digest, evaluation_identity
+from harness.core.lineage import Lineage, SweepPart
+from harness.core.types import SEED, Artifact, Data, Purpose, Size, Suite, Task
+from harness.data.locate import DataSettings, Located, locate_data, locate_local
+from harness.data.schema import check_data
+from harness.jobs.jobs import Encode, Job, JobKind, Place, Resolve, Score
+from harness.jobs.maxsim import ScoreByMaxSim
+from harness.jobs.ranking import Rank
+from harness.jobs.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
+from harness.jobs.training_jobs import best_member
+from harness.storage.record import Record
+from harness.storage.store import Store
+
+Found = TypeVar("Found", covariant=True)
+
+
+class _Look(Protocol[Found]):
+    """A way to look up a data set: `locate_data`, or `locate_local`."""
+
+    def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedSweep:
+    """The sweep of a setting: its members, each a planned model, and the scores by which one is chosen.
+
+    `trials` are the scores of each member, by the name of the column that chooses.
+    """
+
+    part: SweepPart
+    members: tuple[ConfiguredModel, ...]
+    trials: tuple[Mapping[str, PlannedScore], ...]
+
+    @property
+    def open(self) -> tuple[tuple[ConfiguredModel, Mapping[str, PlannedScore]], ...]:
+        """The members that have not diverged, each with the scores by which it may be chosen."""
+        pairs = zip(self.members, self.trials, strict=True)
+        return tuple((one, found) for one, found in pairs if one.training and not one.training.diverged)
+
+    def value_text(self, member: ConfiguredModel) -> str:
+        """The setting with a member's value."""
+        return f"{self.part.setting}={self.part.values[self.members.index(member)]}"
+
+    def label(self, member: ConfiguredModel) -> str:
+        """The name of a member with its value of the setting."""
+        return f"{member.artifact.name}, {self.value_text(member)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTraining:
+    """The training that makes a model: its plan, where it starts from, its job, and whether it is done.
+
+    With a `sweep` the job chooses one of the sweep's members. `diverged` is why an earlier try diverged,
+    empty if none did.
+    """
+
+    model: PlannedModel
+    backbone: ConfiguredModel
+    job: Job
+    done: bool
+    sweep: PlannedSweep | None = None
+    diverged: str = ""
+
+    def jobs(self, trials: Mapping[str, PlannedScore], *, gate: bool) -> tuple[Job, ...]:
+        """The jobs that make the model, the last one makes it; none where it is there.
+
+        Args:
+            trials: The scores of sweeps by key, with the records that are there.
+            gate: Whether a backbone that loads wrongly is refused; it is loaded and checked first.
+        """
+        if self.done:
+            return ()
+        if self.sweep is not None:
+            return _sweep_jobs(self.sweep, self.job, trials, gate=gate)
+        earlier = self.backbone.training
+        before = () if earlier is None else earlier.jobs(trials, gate=gate)
+        first = _resolve(self.backbone, gate=gate, inputs=tuple(job.key for job in before[-1:]))
+        return (*before, first, replace(self.job, inputs=(first.key,)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfiguredModel:
+    """A model together with its encoding or ranking.
+
+    One that a recipe makes has a lineage and a training.
+    """
+
+    artifact: Artifact
+    encoding: Encoding | Ranking
+    lineage: Lineage | None = field(default=None, compare=False)
+    training: PlannedTraining | None = field(default=None, compare=False)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it puts documents in order and has no vectors."""
+        return isinstance(self.encoding, Ranking)
+
+    @property
+    def interacts_late(self) -> bool:
+        """Whether it has a vector for each token, and none for a text."""
+        return self.encoding.output == "multivector"
+
+    @property
+    def has_two_stages(self) -> bool:
+        """Whether its vectors depend on a context, be it the null context."""
+        return isinstance(self.encoding, Encoding) and self.encoding.context is not None
+
+    @property
+    def context(self) -> ContextDraw | None:
+        """The draw of its context documents; None where its vectors depend on none that are drawn."""
+        draw = self.encoding.context if isinstance(self.encoding, Encoding) else None
+        return None if draw is None or draw.documents == "null" else draw
+
+    @property
+    def loaded(self) -> Encoding | Ranking:
+        """Its settings, whatever draw of a context it is evaluated with."""
+        return self.encoding.loaded if isinstance(self.encoding, Encoding) else self.encoding
+
+    @property
+    def stages(self) -> tuple[ConfiguredModel, ...]:
+        """The models that recipes make on the way to this one, itself the last."""
+        return () if self.training is None else (*self.training.backbone.stages, self)
+
+    @property
+    def on_disk(self) -> ConfiguredModel:
+        """The model itself where it is there, else the one from which its trainings start."""
+        return self if self.training is None or self.training.done else self.training.backbone.on_disk
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedScore:
+    """A score that the run needs: a model with its encoding on a task.
+
+    `located` is the place of the data, `record` the stored record, and `problem` the reason why the score
+    cannot be computed, each None until known. `recipe_plan` is set for tasks that a recipe trains for. A
+    `former` record is one of other weights, or of weights that are not there: it counts if the model has the
+    same weights once it is trained again. Scores of a sweep are trials.
+    """
+
+    subject: ConfiguredModel
+    task: Task
+    seed: int
+    key: str
+    identity: Mapping[str, Any]
+    located: Located | None = None
+    record: Record | None = None
+    problem: DataError | None = None
+    recipe_plan: RecipePlan | None = None
+    former: Record | None = None
+    purpose: Purpose = "final"
+
+    @property
+    def encoding(self) -> Encoding | Ranking:
+        """The model's encoding on this task, or its ranking."""
+        whole = self.subject.encoding
+        return whole.on(self.task) if isinstance(whole, Encoding) else whole
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether its search is approximate."""
+        return isinstance(self.encoding, Encoding) and self.encoding.index is not None
+
+
+def _every_task(_subject: ConfiguredModel, _task: Task) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlannedScores:
+    """All planned scores, each once; `keys` maps a model and a suite's task to the key of its score."""
+
+    cells: tuple[PlannedScore, ...]
+    keys: Mapping[tuple[ConfiguredModel, Task], str]
+
+
+def plan_scores(
+    subjects: Sequence[ConfiguredModel],
+    suites: Sequence[Suite],
+    *,
+    settings: DataSettings,
+    seed: int = SEED,
+    recipe: TaskRecipe | None = None,
+    is_evaluated: Callable[[ConfiguredModel, Task], bool] = _every_task,
+) -> _PlannedScores:
+    """Every task of every suite for every model, each once; no record is read.
+
+    Where a data set is not on this machine, the hub is not asked either: its data is the pinned revision in
+    any case. `recipe` is required where tasks have labels; `is_evaluated` says which model is evaluated on
+    which task.
+    """
+    tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
+    at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
+    cells: dict[str, PlannedScore] = {}
+    keys: dict[tuple[ConfiguredModel, Task], str] = {}
+    for subject in subjects:
+        for task in tasks:
+            if not is_evaluated(subject, task):
+                continue
+            if task.output == "label":
+                assert recipe is not None
+                cell = _trained_score(subject, task, recipe, locate, seed=seed)
+            else:
+                own = SEED if subject.training is not None else seed  # there the seed is that of the training
+                cell = _encoded_score(subject, task, at_hand(task), seed=own)
+            keys[subject, task] = cell.key
+            cells.setdefault(cell.key, cell)
+    return _PlannedScores(cells=tuple(cells.values()), keys=keys)
+
+
+def plan_trials(
+    members: Sequence[ConfiguredModel], tasks: Mapping[str, Task], settings: DataSettings
+) -> tuple[dict[str, PlannedScore], ...]:
+    """For each of several models the scores by which one is chosen, by name; no record is read."""
+    at_hand = _lookup_once(locate_local, settings)
+
+    def trial(member: ConfiguredModel, task: Task) -> PlannedScore:
+        return replace(_encoded_score(member, task, at_hand(task), seed=SEED), purpose="trial")
+
+    return tuple({name: trial(member, task) for name, task in tasks.items()} for member in members)
+
+
+def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
+    """A lookup of a task's data that runs once for each task and returns the error it meets."""
+    found: dict[Task, Found | DataError] = {}
+
+    def looked_for(task: Task) -> Found | DataError:
+        if task not in found:
+            try:
+                found[task] = look(task.data, settings, subsets=task.subsets)
+            except DataError as error:
+                found[task] = error
+        return found[task]
+
+    return looked_for
+
+
+def _trained_score(
+    subject: ConfiguredModel, task: Task, recipe: TaskRecipe, locate: Locate, *, seed: int
+) -> PlannedScore:
+    recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate, seed=seed)
+    return PlannedScore(
+        subject=subject,
+        task=task,
+        seed=seed,
+        key=digest(recipe_plan.identity),
+        identity=recipe_plan.identity,
+        problem=recipe_plan.problem,
+        recipe_plan=recipe_plan,
+    )
+
+
+def _encoded_score(
+    subject: ConfiguredModel, task: Task, found: Located | DataError | None, *, seed: int
+) -> PlannedScore:
+    located = found if isinstance(found, Located) else None
+    if located is not None:
+        task = replace(task, data=located.data)
+    identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
+    problem = found if isinstance(found, DataError) else None
+    if (subject.ranks or subject.interacts_late) and not task.retrieves:
+        does = "ranks documents" if subject.ranks else "gives a vector for each token"
+        problem = DataError(
+            f"{subject.artifact.name} {does}; tasks other than retrieval need a vector for each text."
+        )
+    return PlannedScore(
+        subject=subject,
+        task=task,
+        seed=seed,
+        key=digest(identity),
+        identity=identity,
+        located=located,
+        problem=problem,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that a run needs: the planned scores, and the jobs for those without a record.
+
+    `keys` maps a model and a suite's task to the key of its score. `known` are the keys of jobs whose records
+    are in the store, and `anew` of those whose records are in the store but must be made again. `trainings`
+    are the models that the recipe makes, and `trials` the scores of their sweeps.
+    """
+
+    cells: tuple[PlannedScore, ...]
+    jobs: tuple[Job, ...]
+    keys: Mapping[tuple[ConfiguredModel, Task], str]
+    known: frozenset[str] = frozenset()
+    anew: frozenset[str] = frozenset()
+    purpose: Purpose = "final"
+    trainings: tuple[ConfiguredModel, ...] = ()
+    trials: tuple[PlannedScore, ...] = ()
+
+    @property
+    def open(self) -> tuple[PlannedScore, ...]:
+        """Planned scores that have no record and no problem."""
+        return tuple(c for c in self.cells if c.record is None and c.problem is None)
+
+    @property
+    def trial_labels(self) -> dict[str, str]:
+        """The names of the models of trials, with their values, by the trials' keys."""
+        sweeps = [one.training.sweep for one in self.trainings if one.training and one.training.sweep]
+        return {
+            trial.key: sweep.label(member)
+            for sweep in sweeps
+            for member, trials in zip(sweep.members, sweep.trials, strict=True)
+            for trial in trials.values()
+        }
+
+    @property
+    def impossible(self) -> tuple[PlannedScore, ...]:
+        """Planned scores whose data is not available."""
+        return tuple(c for c in self.cells if c.problem is not None)
+
+    @staticmethod
+    def make(
+        subjects: Sequence[ConfiguredModel],
+        suites: Sequence[Suite],
+        *,
+        store: Store,
+        settings: DataSettings,
+        seed: int = SEED,
+        force: bool = False,
+        gate: bool = True,
+        purpose: Purpose = "final",
+        recipe: TaskRecipe | None = None,
+        is_evaluated: Callable[[ConfiguredModel, Task], bool] = _every_task,
+    ) -> Plan:
+        """The plan of a run: every task of every suite for every model, each once.
+
+        A model that is not trained yet is trained where one of its scores is to be computed, or where there
+        is no suite at all.
+
+        Raises:
+            UsageError: The data of a sweep's selection is not available.
+        """
+        asked = plan_scores(
+            subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
+        )
+        cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
+        lookups = _Lookups.of(settings)
+        cells = lookups.current(cells)
+        trials = {
+            trial.key: trial
+            for trial in lookups.current(
+                [_with_record(one, store, "trial") for one in _open_trials(subjects)]
+            )
+        }
+        _require_selection(trials.values())
+        jobs, known_jobs = _all_jobs(cells, trials, store, gate=gate, purpose=purpose)
+        if not suites:
+            made = [job for one in subjects if one.training for job in one.training.jobs(trials, gate=gate)]
+            jobs = tuple({job.key: job for job in made}.values())
+        own = {cell.key for cell in cells}
+        stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
+        return Plan(
+            cells=cells,
+            jobs=jobs,
+            keys=asked.keys,
+            known=known_jobs,
+            anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
+            purpose=purpose,
+            trainings=tuple(dict.fromkeys(stage for one in subjects for stage in one.stages)),
+            trials=tuple(trials.values()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lookups:
+    """The lookups of data, each of which runs once for each task."""
+
+    locate: Locate
+    check: Callable[[Task, Located], Size | DataError]
+
+    @staticmethod
+    def of(settings: DataSettings) -> _Lookups:
+        """The lookups in these places."""
+        return _Lookups(locate=_lookup_once(locate_data, settings), check=_checked_once(settings))
+
+    def current(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
+        """Planned scores with their data, and without records that no longer count."""
+        known = tuple(map(self._completed, cells))
+        lost = _lost_weights(known)
+        return tuple(
+            self._completed(_without_record(cell))
+            if cell.record and cell.subject.artifact.key in lost
+            else cell
+            for cell in known
+        )
+
+    def _completed(self, cell: PlannedScore) -> PlannedScore:
+        return _with_size(_with_data(cell, self.locate), self.locate, self.check)
+
+
+def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
+    """The scores by which the models of sweeps are still to be chosen, each once."""
+    trainings = [one.training for one in subjects if one.training and not one.training.done]
+    sweeps = [training.sweep for training in trainings if training.sweep]
+    every = [trial for sweep in sweeps for _, found in sweep.open for trial in found.values()]
+    return [*{trial.key: trial for trial in every}.values()]
+
+
+def _require_selection(trials: Iterable[PlannedScore]) -> None:
+    for trial in trials:
+        if trial.problem is not None:
+            raise UsageError(
+                f"{trial.task.name}, which is to choose, cannot be scored: {trial.problem.message}",
+                hint=trial.problem.hint,
+            )
+
+
+def _sweep_jobs(
+    sweep: PlannedSweep, choice: Job, trials: Mapping[str, PlannedScore], *, gate: bool
+) -> tuple[Job, ...]:
+    """The jobs of a sweep: each member's training and its open trials, then the choice among them.
+
+    Where every trial has its record, the choice is known, and only the chosen member is trained again.
+    """
+    scores = [[trials[trial.key] for trial in found.values()] for _, found in sweep.open]
+    records = [[trial.record for trial in found if trial.record] for found in scores]
+    best = best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
+    jobs: dict[str, Job] = {}
+    for number, ((member, _), found) in enumerate(zip(sweep.open, scores, strict=True)):
+        assert member.training is not None
+        name, value = sweep.label(member), sweep.value_text(member)
+        before = member.training.jobs(trials, gate=gate)
+        before = (*before[:-1], *(replace(job, label=name, member=value) for job in before[-1:]))
+        open_trials = [trial for trial in found if trial.record is None]
+        if best in (None, number):
+            jobs |= {job.key: job for job in before if job.key not in jobs}
+        if open_trials:
+            resolve = _resolve(member, gate=gate, inputs=tuple(job.key for job in before[-1:]))
+            jobs |= {resolve.key: replace(resolve, label=name, member=value)}
+        for trial in open_trials:
+            named = f"{trial.task.name} ({name})"
+            made = _task_jobs(trial, resolve.key, trial.purpose)
+            jobs |= {job.key: replace(job, label=named, member=value) for job in made}
+    needed = tuple(job.key for job in jobs.values() if job.member and job.kind in ("train", "score"))
+    return (*jobs.values(), replace(choice, inputs=needed))
+
+
+def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
+    found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+    artifact = cell.subject.artifact
+    if found is not None and artifact.trained and artifact.weights not in ("", found.model.weights):
+        return replace(cell, former=found)
+    return replace(cell, record=found)
+
+
+def _lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
+    """The keys of models that are not there and must be trained again, so that no record counts before that.
+
+    A training under one key may give other weights, on another device for instance. So does a model whose
+    records are not all of the same weights.
+    """
+    absent = [cell for cell in cells if cell.subject.artifact.trained and not cell.subject.artifact.weights]
+    weights: dict[str, set[str]] = {}
+    for cell in absent:
+        if cell.record is not None:
+            weights.setdefault(cell.subject.artifact.key, set()).add(cell.record.model.weights)
+    mixed = {key for key, found in weights.items() if len(found) > 1}
+    needed = {c.subject.artifact.key for c in absent if c.record is None and c.problem is None}
+    return frozenset(mixed | needed)
+
+
+def _without_record(cell: PlannedScore) -> PlannedScore:
+    return replace(cell, record=None, former=cell.record)
+
+
+def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
+    """The planned score with the place of its data, or the problem with it, if it has no record yet."""
+    if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
+        return cell
+    found = locate(cell.task)
+    if isinstance(found, DataError):
+        return replace(cell, problem=found)
+    return replace(cell, located=found)
+
+
+def _with_size(
+    cell: PlannedScore, locate: Locate, check: Callable[[Task, Located], Size | DataError]
+) -> PlannedScore:
+    """The planned score with the size of its data, or the problem with it, if it has no record yet."""
+    if cell.record is not None or cell.problem is not None:
+        return cell
+    located = cell.located or locate(cell.task)
+    found = (
+        located if isinstance(located, DataError) else check(replace(cell.task, data=located.data), located)
+    )
+    if isinstance(found, DataError):
+        return replace(cell, problem=found)
+    return replace(cell, task=replace(cell.task, size=found))
+
+
+def _checked_once(settings: DataSettings) -> Callable[[Task, Located], Size | DataError]:
+    """A look at a task's data that is taken once for each task and returns the error it meets."""
+    known: dict[Task, Size | DataError] = {}
+
+    def check(task: Task, located: Located) -> Size | DataError:
+        if task not in known:
+            try:
+                known[task] = check_data(task, located, settings)
+            except DataError as error:
+                known[task] = error
+        return known[task]
+
+    return check
+
+
+def _all_jobs(
+    cells: Iterable[PlannedScore],
+    trials: Mapping[str, PlannedScore],
+    store: Store,
+    *,
+    gate: bool,
+    purpose: Purpose,
+) -> tuple[tuple[Job, ...], frozenset[str]]:
+    """The jobs of all open planned scores, each once, and the keys of those that are done."""
+    jobs: dict[str, Job] = {}
+    known: set[str] = set()
+    for cell in cells:
+        if cell.record is not None or cell.problem is not None:
+            continue
+        if cell.subject.ranks:
+            jobs[cell.key] = _rank(cell, purpose)
+            continue
+        training = cell.subject.training
+        before = () if training is None else training.jobs(trials, gate=gate)
+        resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before[-1:]))
+        if cell.recipe_plan is None:
+            jobs |= {job.key: job for job in (*before, resolve, *_task_jobs(cell, resolve.key, purpose))}
+            continue
+        there = _settled(cell, cell.recipe_plan.jobs, store)
+        for job in _needed(cell.key, cell.recipe_plan.jobs, there):
+            if job.key in there:
+                known.add(job.key)
+            elif job.kind == "finetune":
+                jobs[resolve.key] = resolve
+                job = replace(job, inputs=(resolve.key, *job.inputs))
+            jobs.setdefault(job.key, job)
+    return tuple(jobs.values()), frozenset(known)
+
+
+def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
+    """The finished runs that depend on no run to be made again; a choice among runs needs all of them."""
+    firm: set[str] = set()
+    for job in jobs:
+        stands = all(key in firm for key in job.inputs)
+        artifact = cell.subject.artifact
+        done = job.place is None or (
+            job.key != cell.key and _has_predictions(job, job.place, store, artifact)
+        )
+        if stands and done:
+            firm.add(job.key)
+    return frozenset(job.key for job in jobs if job.place is not None and job.key in firm)
+
+
+def _needed(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
+    """The jobs that a score waits for, in order, without those behind finished ones."""
+    by_key = {job.key: job for job in jobs}
+    needed: set[str] = set()
+    left = [key]
+    while left:
+        one = left.pop()
+        if one not in needed:
+            needed.add(one)
+            left += by_key[one].inputs if one not in there else ()
+    return [job for job in jobs if job.key in needed]
+
+
+def _has_record(job: Job, place: Place, store: Store) -> bool:
+    return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
+
+
+def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -> bool:
+    """Whether a run's record is in the store together with its predictions, and of the model's weights."""
+    record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
+    if record is not None and artifact.trained and record.model.weights != artifact.weights:
+        return False
+    return record is not None and (
+        record.examples is None or store.examples(record, place.artifact) is not None
+    )
+
+
+def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = ()) -> Job:
+    artifact = subject.artifact
+    assert isinstance(subject.encoding, Encoding)
+    encoding = subject.encoding.loaded
+    key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
+    work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
+    return Job(key=key, kind="resolve", label=artifact.name, inputs=inputs, work=work)
+
+
+def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
+    """The only job of a score from a ranking."""
+    ranking = cell.subject.encoding
+    assert isinstance(ranking, Ranking)
+    return _score_job(cell, "rank", Rank(ranking=ranking, **_scored(cell, purpose)))
+
+
+def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
+    encoding = cell.subject.encoding
+    assert isinstance(encoding, Encoding)
+    if cell.subject.interacts_late:
+        search = ScoreByMaxSim(encoding=encoding.on(cell.task), **_scored(cell, purpose))
+        ordered = _score_job(cell, "score", search)
+        return (replace(ordered, inputs=(resolve,)),)
+    encode = Job(
+        key=digest({"job": "encode", "evaluation": cell.key}),
+        kind="encode",
+        label=_label(cell),
+        inputs=(resolve,),
+        claim=cell.key,
+        work=Encode(encoding=encoding, **_on_task(cell)),
+    )
+    score = _score_job(cell, "score", Score(encoding=encoding, **_scored(cell, purpose)))
+    return encode, replace(score, inputs=(resolve, encode.key))
+
+
+def _label(cell: PlannedScore) -> str:
+    """The task with its model, and the seed of a context that is not the first."""
+    draw = cell.subject.context
+    seed = f", context {draw.seed}" if draw is not None and draw.seed != SEED else ""
+    return f"{cell.task.name} ({cell.subject.artifact.name}{seed})"
+
+
+def _on_task(cell: PlannedScore) -> dict[str, Any]:
+    """What every job on a task is given."""
+    assert cell.located is not None
+    return {
+        "artifact": cell.subject.artifact,
+        "task": cell.task,
+        "seed": cell.seed,
+        "data": cell.located.folder,
+    }
+
+
+def _scored(cell: PlannedScore, purpose: Purpose) -> dict[str, Any]:
+    """What every job is given that makes the record of a score."""
+    return {**_on_task(cell), "key": cell.key, "identity": cell.identity, "purpose": purpose}
+
+
+def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank | ScoreByMaxSim) -> Job:
+    """The job that makes the record of a score."""
+    artifact = cell.subject.artifact
+    return Job(
+        key=cell.key,
+        kind=kind,
+        label=_label(cell),
+        claim=cell.key,
+        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=work.purpose),
+        work=work,
+    )

@@ -1,0 +1,405 @@
+"""The recipes of a request: their settings, the setting that is swept, and the tasks that choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from harness.core.arguments import split_names, with_settings
+from harness.core.encoding import Settings
+from harness.core.errors import UsageError, shortened, unknown
+from harness.core.types import SEED, Column, DocumentText, Suite, SuiteOptions, Task
+from harness.jobs.recipe import ModelRecipe, TaskRecipe
+from harness.plan import catalog
+from harness.plan.training_plan import Sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeRequest:
+    """The part of a request that concerns recipes.
+
+    Attributes:
+        names: As the user typed them, at most one for tasks with labels and one that makes models; of the
+            latter several may follow each other, `A+B`.
+        changes: Changed settings, a name perhaps as `recipe.setting`.
+        sweep: A setting with its values; empty without a sweep.
+        select: The tasks that choose in a sweep, `suite:task,task`.
+        settings: With which models are evaluated.
+        folders: The cache and the results, for suites.
+        train_data, seeds: For a recipe that makes models.
+        trial: Whether the scores of the request are trials.
+    """
+
+    names: tuple[str, ...]
+    changes: Mapping[str, Any]
+    sweep: Mapping[str, Any]
+    select: tuple[str, ...]
+    settings: Settings
+    folders: SuiteOptions
+    train_data: tuple[str, ...]
+    seeds: int
+    trial: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipes:
+    """The recipes of a request.
+
+    Attributes:
+        task: The recipe for tasks with labels; None without one.
+        stages: The recipes that make a model one after the other; none without one.
+        sweep: The sweep of a setting of the last stage.
+    """
+
+    task: TaskRecipe | None = None
+    stages: tuple[ModelRecipe, ...] = ()
+    sweep: Sweep | None = None
+
+    @staticmethod
+    def of(suites: Sequence[Suite], request: RecipeRequest) -> Recipes:
+        """The recipes that a request names, with its settings.
+
+        Raises:
+            UsageError: A recipe is missing, has nothing to do, or is refused its settings.
+        """
+        tasks = [task for suite in suites for task in suite.tasks]
+        names = _by_kind(request.names)
+        _require_use(names, tasks, suites, request)
+        changes = _changes_by_recipe(request)
+        stages = names.get("model", "").split("+") if "model" in names else []
+        task: Any = catalog.open_recipe(names["task"], changes[names["task"]]) if "task" in names else None
+        opened: list[Any] = [catalog.open_recipe(stage, changes[stage]) for stage in stages]
+        if task is not None and all(one.output == "label" for one in tasks):
+            _refuse_settings(request, task)
+        return Recipes(task=task, stages=tuple(opened), sweep=_sweep(stages, changes, request))
+
+
+def require_model_recipe(request: RecipeRequest) -> None:
+    """Refuse a request to train without a recipe that makes a model.
+
+    Raises:
+        UsageError: The message names those that there are.
+    """
+    names = _by_kind(request.names)
+    if names.keys() != {"model"}:
+        known = [name for name, entry in catalog.recipes().items() if entry.kind == "model"]
+        given = f"{names['task']} trains for tasks with labels" if "task" in names else "No recipe is named"
+        raise UsageError(
+            f"{given}, and what is asked for is a model.",
+            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+        )
+
+
+def changes_of(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """The changed settings of FIELD=VALUE pairs.
+
+    Raises:
+        UsageError: A pair has no "=".
+    """
+    if isinstance(pairs, Mapping):
+        return dict(pairs)
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = str(pair).partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair!r} has no '='.", hint="Type e.g. --set learning_rate=3e-5.")
+        found[name.strip()] = value
+    return found
+
+
+def sweep_of(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The settings and the values of SETTING=VALUE,VALUE, each given once.
+
+    Raises:
+        UsageError: One has no "=" or an empty value, or a setting is given twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
+            )
+        if not all(value.strip() for value in values.split(",")):
+            raise UsageError(
+                f"--sweep {text!r} has an empty value.",
+                hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5.",
+            )
+        if name.strip() in found:
+            raise UsageError(f"--sweep {name.strip()} is given twice.", hint="Name all values in one.")
+        found[name.strip()] = split_names(values)
+    return found
+
+
+def _by_kind(names: Sequence[str]) -> dict[str, str]:
+    """The names of recipes by their kind, "task" or "model"."""
+    found: dict[str, str] = {}
+    for name in names:
+        kind = catalog.recipe_kind(name)
+        if kind in found:
+            what = "make models" if kind == "model" else "train for tasks with labels"
+            raise UsageError(
+                f"{found[kind]} and {name} both {what}.", hint="Run one after the other, one --recipe each."
+            )
+        found[kind] = name
+    return found
+
+
+def _require_use(
+    names: Mapping[str, str], tasks: Sequence[Task], suites: Sequence[Suite], request: RecipeRequest
+) -> None:
+    """Refuse recipes that no task needs, tasks that need another recipe, and options without their recipe."""
+    labelled = [task.name for task in tasks if task.output == "label"]
+    titles = ", ".join(suite.name for suite in suites)
+    if labelled and "task" not in names:
+        known = [name for name, entry in catalog.recipes().items() if entry.kind == "task"]
+        also = f" beside {names['model']}" if "model" in names else ""
+        raise UsageError(
+            f"A model must be trained for {shortened(labelled)}: which recipe{also}?",
+            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+        )
+    if not names and request.changes:
+        raise UsageError(
+            "--set changes a setting of a recipe.", hint="Name one with --recipe, or leave it out."
+        )
+    if "task" in names and not labelled:
+        raise UsageError(
+            f"The recipe {names['task']} has nothing to train for: {titles or 'no suite'} has no task with "
+            "labels.",
+            hint="Type --suite glue, or leave out --recipe.",
+        )
+    if "task" in names and request.trial:
+        raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
+    if "model" in names:
+        if tasks and len(labelled) == len(tasks):
+            raise UsageError(
+                f"The recipe {names['model']} makes models that give vectors; {titles} has tasks with labels "
+                "only.",
+                hint="Leave it out, or name a suite of vectors, e.g. --suite mteb.",
+            )
+        return
+    for option, given in (("--train-data", request.train_data), ("--seeds", request.seeds > 1)):
+        if given:
+            raise UsageError(
+                f"{option} is for a recipe that makes a model.",
+                hint="Name one with --recipe, e.g. simcse (`harness list recipes`), or leave it out.",
+            )
+
+
+def _refuse_settings(request: RecipeRequest, recipe: TaskRecipe) -> None:
+    """Refuse settings for finished models, which a recipe for tasks would silently ignore."""
+    for option in vector_options(request.settings):
+        raise UsageError(
+            f"{option} is for finished models; the recipe {request.names[0]} says how one is trained.",
+            hint=f"Leave out {option}.",
+        )
+    if request.settings.seed != SEED and not recipe.uses_seed:
+        raise UsageError(
+            f"--seed has no effect: the seeds of {recipe.name} are its own, and there are no fresh ones.",
+            hint="Type --set fresh_seeds=N for fresh seeds, or leave out --seed.",
+        )
+
+
+_OPTIONS = {"prompts": "prompt"}
+"""The options of settings that have another name on the command line."""
+
+
+def vector_options(settings: Settings) -> list[str]:
+    """The options that were given for how a model gives vectors."""
+    given = replace(settings, vectors=None) if settings.vectors == "float32" else settings  # a former default
+    names = [f.name for f in fields(Settings) if getattr(given, f.name) != f.default]
+    return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
+
+
+def _settings_by_stage(names: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The names of the settings of every recipe, those that follow each other one by one."""
+    stages = [stage for name in names for stage in name.split("+")]
+    return {
+        stage: frozenset(f.name for f in fields(catalog.recipe_entry(stage).settings[_variant(stage)]))
+        for stage in stages
+    }
+
+
+def _variant(name: str) -> str:
+    return name.partition(":")[2]
+
+
+def _changes_by_recipe(request: RecipeRequest) -> dict[str, dict[str, Any]]:
+    """The changed settings of each recipe: of the one before a dot, or of each stage that has the setting."""
+    known = _settings_by_stage(request.names)
+    found: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for given, value in request.changes.items():
+        for owner, setting in _owners(given, known, request, "--set", f"={value}"):
+            if setting in found[owner]:
+                raise UsageError(f"The setting {setting} is given twice.", hint="Leave one of them out.")
+            found[owner][setting] = value
+    return found
+
+
+def _owners(
+    given: str, known: Mapping[str, frozenset[str]], request: RecipeRequest, option: str, value: str
+) -> list[tuple[str, str]]:
+    """The recipes that a setting is for, with its name without a recipe before it."""
+    recipe, dot, setting = given.rpartition(".")
+    if dot:
+        named = [name for name in known if recipe in (name, *name.split(":"))]
+        if not named:
+            raise unknown("recipe of this request", recipe, [*known], then=f"Type {option} {setting}{value}.")
+        return [(name, setting) for name in named]
+    owners = [name for name, settings in known.items() if given in settings]
+    requested = [one for one in request.names if not set(owners).isdisjoint(one.split("+"))]
+    if len(requested) > 1:
+        raise UsageError(
+            f"{' and '.join(requested)} both have a setting {given!r}.",
+            hint=f"Type {option} {owners[0].partition(':')[0]}.{given}{value}.",
+        )
+    if not owners and len(known) > 1:
+        every = sorted(set().union(*known.values()))
+        then = "See docs/training.md and docs/glue.md."
+        raise unknown("setting of these recipes", given, every, then=then)
+    return [(name, given) for name in owners or [*known][:1]]
+
+
+def _sweep(
+    stages: Sequence[str], changes: Mapping[str, Mapping[str, Any]], request: RecipeRequest
+) -> Sweep | None:
+    """The sweep of a request; None without one.
+
+    Raises:
+        UsageError: There is no recipe or no setting to sweep, fewer than two values, or no task that chooses.
+    """
+    if not request.sweep:
+        if request.select:
+            raise UsageError(
+                "--select names the tasks that choose among the values of a sweep.",
+                hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.",
+            )
+        return None
+    if not stages:
+        raise UsageError(
+            "--sweep is for a setting of a recipe that makes a model; recipes for tasks with labels have "
+            "their own grids.",
+            hint="Name one with --recipe, e.g. dpr (`harness list recipes`).",
+        )
+    if len(request.sweep) > 1:
+        raise UsageError("One setting can be swept at a time.", hint="Fix the others with --set.")
+    given, values = next(iter(request.sweep.items()))
+    setting = _swept_setting(given, stages, request)
+    if setting in changes[stages[-1]]:
+        raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
+    members = [
+        _with_value(stages[-1], changes[stages[-1]], setting, value) for value in _several(setting, values)
+    ]
+    _require_different(setting, [value for value, _ in members])
+    if not request.select:
+        raise UsageError(
+            "Which tasks choose among the values of the sweep?",
+            hint="Type e.g. --select beir:NFCorpus,SciFact; they are then marked as no test of the model.",
+        )
+    return Sweep(
+        setting=setting,
+        values=tuple(value for value, _ in members),
+        recipes=tuple(recipe for _, recipe in members),
+        tasks=_selection(request),
+    )
+
+
+def _swept_setting(given: str, stages: Sequence[str], request: RecipeRequest) -> str:
+    """The name of the setting that is swept, which must be one of the last recipe alone."""
+    owners = _owners(given, _settings_by_stage(["+".join(stages)]), request, "--sweep", "=VALUE,VALUE")
+    if [name for name, _ in owners] != [stages[-1]]:
+        setting, last = owners[0][1], stages[-1]
+        raise UsageError(
+            f"{setting} is a setting of {owners[0][0]}, and only the last of several trainings can be swept.",
+            hint=f"Type --sweep {last}.{setting}=VALUE,VALUE; or sweep {owners[0][0]} alone, then give its "
+            f"model's folder as --model with --recipe {'+'.join(stages[1:])}.",
+        )
+    return owners[0][1]
+
+
+def _several(setting: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str):
+        values = split_names(values)
+    if not isinstance(values, Sequence):
+        raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
+    return tuple(values)
+
+
+def _require_different(setting: str, values: Sequence[Any]) -> None:
+    if len(values) < 2:
+        given = f"The value {values[0]}" if values else "No value"
+        raise UsageError(
+            f"{given} is given for {setting}: a sweep chooses among two or more.",
+            hint=f"Type e.g. --sweep {setting}=VALUE,VALUE, or --set {setting}=VALUE without a sweep.",
+        )
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
+
+
+def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: Any) -> tuple[Any, ModelRecipe]:
+    """A value of a recipe's setting in the setting's own type, and the recipe with it."""
+    given = {**changes, setting: value}
+    try:
+        settings = with_settings(catalog.recipe_entry(recipe).settings[_variant(recipe)], given, of=recipe)
+        opened: Any = catalog.open_recipe(recipe, given)
+    except UsageError as error:
+        hint = (error.hint or "").replace(f"--set {setting}=", f"--sweep {setting}=VALUE,")
+        raise UsageError(error.message, hint=hint) from error
+    return getattr(settings, setting), opened
+
+
+def _selection(request: RecipeRequest) -> dict[str, Task]:
+    """The tasks that choose by name; one of which a column shows a part has the name of the column.
+
+    Raises:
+        UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
+    """
+    found: dict[str, Task] = {}
+    for text in request.select:
+        for name, tasks in _suites_of(text, request.folders):
+            parts = catalog.open_suite(name, request.folders).parts
+            suite = catalog.open_suites([name], replace(request.folders, tasks=tasks))[0]
+            for column in _with_documents(suite, request.settings.document_text).columns:
+                for task in _single(column):
+                    known = column.name if column.name in parts else task.name
+                    if found.setdefault(known, task) != task:
+                        raise UsageError(f"--select names two tasks {known}.", hint="Name one of them.")
+    return found
+
+
+def _with_documents(suite: Suite, documents: DocumentText | None) -> Suite:
+    return suite if documents is None else suite.with_documents(documents)
+
+
+def _suites_of(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, ...]]]:
+    """The suites that `suite`, `suite:argument` or `suite:tasks` stands for, each with names of its tasks."""
+    name, _, rest = text.partition(":")
+    entry, parts = catalog.suites().get(name), split_names(rest)
+    if entry is None or not rest:
+        return [(text, ())]
+    try:
+        catalog.open_suite(text, options)
+    except UsageError:
+        if entry.alone and not entry.offers():
+            return [(name, parts)]
+        if {offer.name for offer in entry.offers()}.issuperset(parts):
+            return [(f"{name}:{part}", ()) for part in parts]
+    return [(text, ())]
+
+
+def _single(column: Column) -> tuple[Task, ...]:
+    """The task of a column that chooses; none where the column was not asked for."""
+    if len(column.tasks) > 1:
+        raise UsageError(
+            f"{column.name} is the mean of {len(column.tasks)} tasks, and cannot choose.",
+            hint=f"Name tasks of it, e.g. --select mteb:{column.tasks[0].name}.",
+        )
+    for task in column.tasks:
+        if task.output == "label":
+            raise UsageError(
+                f"{task.name} needs a model trained for it, and cannot choose models that give vectors.",
+                hint="Name a task of vectors, e.g. --select mteb:STSBenchmark.",
+            )
+    return column.tasks

@@ -1,0 +1,381 @@
+"""Models that a recipe makes: their keys, encodings and trainings, known before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.core.encoding import Encoding, Settings
+from harness.core.errors import DataError, HarnessError, UsageError, shortened
+from harness.core.identity import canonical
+from harness.core.lineage import Lineage, ParentPart, SweepPart
+from harness.core.types import Artifact, Task
+from harness.data.locate import DataSettings
+from harness.data.training.sets import LocatedTraining, TrainingData, locate_training, own_training
+from harness.encoder.folder.description import resolve_encoding
+from harness.jobs.jobs import Job, Resources
+from harness.jobs.recipe import GuidedRecipe, ModelRecipe, NamedDataRecipe, PlannedModel
+from harness.jobs.training_jobs import Choose, Train
+from harness.plan.models import ModelOptions, subject
+from harness.plan.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
+from harness.storage.remote import Remote
+from harness.training.model_store import ModelStore
+from harness.training.training import TrainingSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The values of a setting, of which the best is chosen by the mean of the main scores of some tasks.
+
+    Attributes:
+        setting: The name of the setting.
+        values: In the order in which they were given; the first of equals is chosen.
+        recipes: The recipe with each of the values.
+        tasks: The tasks that choose, by the names of their columns.
+    """
+
+    setting: str
+    values: tuple[Any, ...]
+    recipes: tuple[ModelRecipe, ...]
+    tasks: Mapping[str, Task]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRequest:
+    """The part of a request that concerns the training of models.
+
+    Attributes:
+        settings: With which the trained models are evaluated.
+        seeds: A model is made with each.
+        train_data: The user's own data in place of the recipe's, each for the only training, or as
+            `RECIPE=DATA` for one of several; empty for the recipe's.
+        results: The results folder, in which trained models lie.
+        data: The places for data sets.
+        threads: CPU threads of a process.
+        minutes: The time between two checkpoints.
+        sweep: The sweep of a setting; None for a single model of each backbone and seed.
+        remote: The storage from which models are fetched that are not here.
+    """
+
+    settings: Settings
+    seeds: tuple[int, ...]
+    train_data: tuple[str, ...]
+    results: Path
+    data: DataSettings
+    threads: int | None
+    minutes: float
+    sweep: Sweep | None = None
+    remote: Remote | None = None
+
+
+def planned_models(
+    backbones: Sequence[ConfiguredModel], stages: Sequence[ModelRecipe], request: TrainingRequest
+) -> tuple[ConfiguredModel, ...]:
+    """The models that recipes make, one after the other, of each backbone with each seed, there or not.
+
+    Raises:
+        UsageError: A recipe cannot be used with a backbone or with the data.
+        DataError: There is no data, or it cannot be read.
+    """
+    own = _own_data(stages, request)
+    earlier = [_with_data(stage, names, request) for stage, names in zip(stages[:-1], own, strict=False)]
+    lasts = request.sweep.recipes if request.sweep else stages[-1:]
+    last = [_with_data(recipe, own[-1], request) for recipe in lasts]
+    found = []
+    for backbone in backbones:
+        for seed in request.seeds:
+            start = backbone
+            for recipe, data in earlier:
+                start = _planned(start, recipe, data, seed, request)
+            members = tuple(_planned(start, recipe, data, seed, request) for recipe, data in last)
+            found.append(_chosen(members, request.sweep, request) if request.sweep else members[0])
+    return tuple(found)
+
+
+def _guided(recipe: ModelRecipe, request: TrainingRequest) -> ModelRecipe:
+    """A recipe with its guide found, where it needs one."""
+    if not isinstance(recipe, GuidedRecipe) or not recipe.guide:
+        return recipe
+    options = ModelOptions(offline=request.data.offline, cache=request.data.cache, results=request.results)
+    try:
+        found = subject(recipe.guide, Settings(), options)
+    except HarnessError as error:
+        also = f" {error.hint}" if error.hint else ""
+        raise UsageError(
+            f"The guide of {recipe.name}: {error.message}",
+            hint=f"Name one that is here, e.g. --set guide=minilm.{also}",
+        ) from error
+    if not isinstance(found.encoding, Encoding):
+        raise UsageError(
+            f"{recipe.guide} gives no vectors, and the guide of {recipe.name} must.",
+            hint="Name a finished embedding model: --set guide=MODEL.",
+        )
+    return recipe.with_guide(found.artifact, found.encoding)
+
+
+def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest) -> ConfiguredModel:
+    """The model that a sweep chooses from its members, chosen already or not."""
+    _require_comparable(members, sweep)
+    first = members[0]
+    assert first.lineage is not None
+    assert first.training is not None
+    trials = plan_trials(members, sweep.tasks, request.data)
+    part = SweepPart(
+        setting=sweep.setting,
+        values=sweep.values,
+        tasks={
+            name: {field: value for field, value in trial.identity.items() if field != "artifact"}
+            for name, trial in trials[0].items()
+        },
+    )
+    changes = {
+        name: {key: value for key, value in getattr(first.lineage, name).items() if key != sweep.setting}
+        for name in ("settings", "changed")
+    }
+    of_all = [member.lineage.assumed for member in members if member.lineage is not None]
+    assumed = tuple(sentence for sentence in first.lineage.assumed if all(sentence in one for one in of_all))
+    lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
+    artifact, done = _artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
+    choice = Choose(
+        artifact=artifact,
+        lineage=lineage,
+        members=tuple(member.artifact for member in members),
+        trials=tuple(
+            {name: (trial.task.name, trial.key) for name, trial in found.items()} for found in trials
+        ),
+        results=request.results,
+    )
+    return replace(
+        first,
+        artifact=artifact,
+        lineage=lineage,
+        training=PlannedTraining(
+            model=replace(first.training.model, lineage=lineage),
+            backbone=first.training.backbone,
+            job=Job(
+                key=artifact.key,
+                kind="select",
+                label=artifact.name,
+                claim=artifact.key,
+                resources=Resources(needs_device=False),
+                work=choice,
+            ),
+            done=done,
+            sweep=PlannedSweep(part=part, members=tuple(members), trials=trials),
+        ),
+    )
+
+
+def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
+    """Refuse members that are one model, or that are evaluated in different ways."""
+    if len({member.artifact.key for member in members}) < len(members):
+        raise UsageError(
+            f"{sweep.setting} changes no result: there is nothing to choose.", hint="Sweep another setting."
+        )
+    lineages = [member.lineage for member in members if member.lineage is not None]
+    first = lineages[0]
+    fixed = _without_setting(first, sweep.setting)
+    if any(_without_setting(one, sweep.setting) != fixed for one in lineages):
+        raise UsageError(
+            f"Models that differ in {sweep.setting} are made of different data, models or instructions.",
+            hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
+        )
+    if len({member.encoding for member in members}) > 1:
+        raise UsageError(
+            f"Models that differ in {sweep.setting} are also evaluated in different ways, so that the chosen "
+            "one cannot be planned in advance.",
+            hint=f"Run them one by one: --set {sweep.setting}=VALUE.",
+        )
+
+
+def _without_setting(lineage: Lineage, setting: str) -> tuple[Any, ...]:
+    """What models are made of that differ in one setting alone."""
+    settings = {name: value for name, value in lineage.settings.items() if name != setting}
+    return settings, lineage.data, lineage.selected_on, lineage.parents
+
+
+def _artifact(
+    name: str, backbone: Artifact, lineage: Lineage, request: TrainingRequest
+) -> tuple[Artifact, bool]:
+    """The model of a lineage, and whether it is there."""
+    key, store = lineage.key, ModelStore(request.results, request.remote)
+    artifact = Artifact(name=name, source=backbone.source, folder=Path(), key=key, weights="", trained=True)
+    artifact = replace(artifact, folder=store.folder(artifact.slug))
+    there = store.obtain(key, artifact.slug, request.data.cache)
+    if there is None:
+        return artifact, False
+    folder, document = there
+    return replace(artifact, folder=folder, weights=document.weights), True
+
+
+_Data = tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]]
+"""Training data, and that of the selection."""
+
+
+def _with_data(
+    recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest
+) -> tuple[ModelRecipe, _Data]:
+    """A recipe with what it needs beside a backbone, and its data."""
+    if isinstance(recipe, NamedDataRecipe):
+        recipe = recipe.with_own_data(own)
+    return _guided(recipe, request), _located(recipe, own, request)
+
+
+def _located(recipe: ModelRecipe, own: Sequence[str], request: TrainingRequest) -> _Data:
+    """The training data, the user's own where there is some, and that of the selection."""
+    try:
+        selection = tuple(locate_training(one, request.data) for one in recipe.selection)
+        if isinstance(recipe, NamedDataRecipe):
+            return _parts(recipe, request.data), selection
+        if own:
+            data = tuple(own_training(name, request.data) for name in own)
+            _require_different(own, data)
+            return data, selection
+        return tuple(locate_training(one, request.data) for one in recipe.data), selection
+    except DataError as error:
+        hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
+        raise UsageError(error.message, hint=hint or None) from error
+
+
+def _parts(recipe: NamedDataRecipe, settings: DataSettings) -> tuple[LocatedTraining, ...]:
+    """The data of all sets.
+
+    Raises:
+        DataError: Some of it is not on this machine, or not as it must be; the message names all of it.
+    """
+    found: list[LocatedTraining] = []
+    absent: dict[TrainingData, DataError] = {}
+    for part in recipe.parts():
+        if isinstance(part, str):
+            found.append(own_training(part, settings))
+            continue
+        try:
+            found.append(locate_training(part, settings))
+        except DataError as error:
+            absent[part] = error
+    if not absent:
+        own = [part for part in found if part.own]
+        _require_different([part for part in recipe.parts() if isinstance(part, str)], own)
+        return tuple(found)
+    first = next(iter(absent.values()))
+    paths = [*dict.fromkeys(part.path for part in absent)]
+    message = first.message
+    if len(paths) > 1:
+        message += f" In all, {len(paths)} data sets are not here or not whole: {shortened(paths)}."
+    rest = recipe.names_without(absent)
+    other = f"Or train on the sets that are here: --set sets={','.join(rest)}" if rest else ""
+    raise DataError(message, hint=" ".join(filter(None, (first.hint, other))))
+
+
+def _require_different(names: Sequence[str], data: Sequence[LocatedTraining]) -> None:
+    """Refuse the same rows under two names, which would be trained twice."""
+    first: dict[str, str] = {}
+    for name, part in zip(names, data, strict=True):
+        other = first.setdefault(canonical(part.data.identity), name)
+        if other != name:
+            raise UsageError(
+                f"--train-data {name} has the same rows as {other}.", hint="Leave one of them out."
+            )
+
+
+def _planned(
+    one: ConfiguredModel,
+    recipe: ModelRecipe,
+    located: _Data,
+    seed: int,
+    request: TrainingRequest,
+) -> ConfiguredModel:
+    backbone = one.artifact
+    if backbone.trust_remote_code:
+        raise UsageError(
+            f"{backbone.name} runs code of its own, and no recipe trains that.",
+            hint="Leave out --trust-remote-code, where the harness or transformers has its network.",
+        )
+    data, selection = located
+    try:
+        readable = replace(backbone, folder=one.on_disk.artifact.folder)
+        before = one.training.model.description if one.training and not one.training.done else None
+        model = recipe.plan(readable, (*data, *selection), seed=seed, planned=before)
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    if one.lineage is not None:
+        parents = (ParentPart.of(backbone, one.lineage), *model.lineage.parents[1:])
+        model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
+    artifact, done = _artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
+    key = artifact.key
+    spec = TrainingSpec(
+        recipe=recipe,
+        backbone=backbone,
+        data=data,
+        selection=selection,
+        seed=seed,
+        key=key,
+        folder=ModelStore(request.results).work(key),
+        cache=request.data.cache,
+        offline=request.data.offline,
+        threads=request.threads,
+        minutes=request.minutes,
+    )
+    description = replace(model.description, folder=artifact.folder)
+    return ConfiguredModel(
+        artifact=artifact,
+        encoding=resolve_encoding(description, request.settings),
+        lineage=model.lineage,
+        training=PlannedTraining(
+            model=model,
+            backbone=one,
+            job=_job(artifact, model, spec, request.results),
+            done=done,
+            diverged="" if done else ModelStore(request.results).divergence(key),
+        ),
+    )
+
+
+def _own_data(stages: Sequence[ModelRecipe], request: TrainingRequest) -> list[tuple[str, ...]]:
+    """The names of the user's own data for each training.
+
+    Raises:
+        UsageError: It is not said which of several trainings a data set is for, or one is named twice.
+    """
+    found: list[list[str]] = [[] for _ in stages]
+    for text in request.train_data:
+        owner, equals, name = text.partition("=")
+        numbers = [at for at, stage in enumerate(stages) if owner in (stage.name, *stage.name.split(":"))]
+        if not (equals and numbers):
+            numbers, name = [*range(len(stages))], text
+        if len(numbers) > 1:
+            raise _whose(stages, name)
+        if name in found[numbers[0]]:
+            raise UsageError(f"--train-data {name} is given twice.", hint="Leave one of them out.")
+        found[numbers[0]].append(name)
+    return [tuple(names) for names in found]
+
+
+def _whose(stages: Sequence[ModelRecipe], data: str) -> UsageError:
+    first, *others = [stage.name for stage in stages]
+    name = "+".join([first, *others])
+    return UsageError(
+        f"--train-data is the data of one training, and {name} has several.",
+        hint=f"Type --train-data {first}={data}, or {' or '.join(others)} before the =.",
+    )
+
+
+def _job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: Path) -> Job:
+    return Job(
+        key=artifact.key,
+        kind="train",
+        label=artifact.name,
+        claim=artifact.key,
+        resources=Resources(devices=1),
+        work=Train(
+            spec=spec,
+            artifact=artifact,
+            lineage=model.lineage,
+            description=model.description,
+            steps=model.steps,
+            texts=model.texts,
+            results=results,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Records read again: conditions, means, intervals and differences."""

@@ -1,0 +1,364 @@
+"""The audit: what lies in a results folder and a cache, held against what was written, and its repair.
+
+Every file is read whole, whatever is known of it. A damaged record or model is moved aside, so that it counts
+as not done; damaged caches and what dead processes left are removed, and made again when they are needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.core import files
+from harness.core.documents import without_digest
+from harness.core.errors import HarnessError, NewerSchemaError, RecordError
+from harness.core.identity import digest
+from harness.data.prepared import prepared_problems, remove_prepared
+from harness.search.plaid import PART, index_problem
+from harness.storage.leases import HOLDER, TERM, LeaseFolder, Leases
+from harness.storage.store import BESIDE, FAILED, Store
+from harness.storage.vectors import shard_is_finite, shard_problem
+from harness.training.model_store import ModelStore, model_problem
+
+AREAS = {
+    "records": "records",
+    "examples": "per-example files",
+    "runs": "run files",
+    "failures": "failures",
+    "leases": "leases",
+    "vectors": "embeddings",
+    "datasets": "prepared data sets",
+    "source": "tasks built from source code",
+    "finetuned": "fine-tuned weights",
+    "units": "scores taken apart for checks",
+    "plaid": "indexes of approximate searches",
+    "models": "trained models",
+    "left": "leftovers of killed processes",
+}
+"""What is gone over, in words."""
+
+_STALE = 10 * TERM
+"""Seconds without renewal after which a lease is named."""
+
+Repair = Literal["move aside", "remove", ""]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A file that is not as it should be.
+
+    Attributes:
+        area: One of `AREAS`.
+        file: The file, or a folder of prepared data or of a model.
+        reason: What is wrong with it.
+        repair: What a repair does with it; empty if it leaves it.
+        repaired: Whether that was done.
+    """
+
+    area: str
+    file: Path
+    reason: str
+    repair: Repair = "remove"
+    repaired: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        results: The results folder.
+        cache: The cache folder.
+        files: The number of files by area; prepared data sets count as one each.
+        bytes: Their bytes by area.
+        without_digest: The number of records of older schemas, of which only the key was checked.
+        faults: The files that are not as they should be.
+    """
+
+    results: Path
+    cache: Path
+    files: Mapping[str, int]
+    bytes: Mapping[str, int]
+    without_digest: int
+    faults: tuple[Fault, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong, or no longer."""
+        return all(fault.repaired for fault in self.faults)
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain values (docs/json.md)."""
+        return {
+            "results": str(self.results),
+            "cache": str(self.cache),
+            "clean": self.clean,
+            "checked": {area: {"files": self.files[area], "bytes": self.bytes[area]} for area in AREAS},
+            "without_digest": self.without_digest,
+            "faults": [{**asdict(fault), "file": str(fault.file)} for fault in self.faults],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Check:
+    """A file or folder, and what finds its faults."""
+
+    area: str
+    path: Path
+    faults: Callable[[Path], Iterator[Fault]]
+
+    @property
+    def bytes(self) -> int:
+        found = self.path.rglob("*") if self.path.is_dir() else [self.path]
+        return sum(path.stat().st_size for path in found if path.is_file())
+
+
+def audit(
+    results: Path,
+    cache: Path,
+    *,
+    repair: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Audit:
+    """Go over a results folder and a cache.
+
+    Args:
+        results: The results folder.
+        cache: The cache folder.
+        repair: Whether faults are repaired as they are found.
+        progress: Called with the bytes that are done, and with all.
+    """
+    checks = [(check, check.bytes) for check in _checks(results, cache)]
+    faults: list[Fault] = []
+    number, size = Counter[str](), Counter[str]()
+    for check, bytes_ in checks:
+        found = [*check.faults(check.path)]
+        faults += [_repaired(fault) for fault in found] if repair else found
+        number[check.area] += 1
+        size[check.area] += bytes_
+        progress(size.total(), sum(bytes_ for _, bytes_ in checks))
+    return Audit(
+        results=results,
+        cache=cache,
+        files=number,
+        bytes=size,
+        without_digest=sum(map(_lacks_digest, _records(results))),
+        faults=tuple(faults),
+    )
+
+
+def _repaired(fault: Fault) -> Fault:
+    """A fault after its repair."""
+    try:
+        if fault.area == "datasets":
+            return replace(fault, repaired=remove_prepared(fault.file))
+        if fault.area == "models":
+            ModelStore(fault.file.parents[1]).move_aside(fault.file)
+        elif fault.area == "leases":
+            Leases.discard(fault.file)
+        elif fault.file.is_dir():
+            shutil.rmtree(fault.file)
+        elif fault.repair == "remove":
+            fault.file.unlink(missing_ok=True)
+        elif fault.repair == "move aside":
+            files.move(fault.file, fault.file.with_suffix(".broken"))
+    except (OSError, HarnessError):
+        return fault
+    return replace(fault, repaired=bool(fault.repair))
+
+
+def _checks(results: Path, cache: Path) -> Iterator[_Check]:
+    store, records, models = Store(results), results / "records", ModelStore(results)
+    places: list[tuple[str, Callable[[Path], Iterator[Fault]], list[Path]]] = [
+        ("records", _record_faults, _records(results)),
+        ("examples", _faults_beside("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
+        ("runs", _faults_beside("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
+        ("failures", _failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
+        ("leases", _lease_faults(store.leases), _lease_files(store.leases)),
+        ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
+        ("vectors", _shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
+        ("datasets", _data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
+        ("source", _source_faults, sorted(cache.glob("source/*.json"))),
+        ("finetuned", _state_faults, sorted(cache.glob(f"finetuned/*/{STATE}"))),
+        ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
+        ("units", _unit_faults, sorted(cache.glob("units/*.npz"))),
+        (
+            "plaid",
+            _index_faults,
+            sorted(path for path in cache.glob("plaid/*") if path.suffix not in (".tmp", PART)),
+        ),
+        ("models", _model_faults, models.folders()),
+        ("left", _left_faults, sorted({*files.leftovers(results), *files.leftovers(cache)})),
+        ("left", _left_faults, models.leftovers()),
+    ]
+    for area, faults, paths in places:
+        yield from (_Check(area=area, path=path, faults=faults) for path in paths)
+
+
+# The results folder
+
+
+def _records(results: Path) -> list[Path]:
+    """The files of finished records."""
+    found = sorted(results.glob("records/*/*/*.json"))
+    return [path for path in found if not path.name.endswith(FAILED)]
+
+
+def _record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
+    try:
+        Store.parse(path)
+    except FileNotFoundError:
+        return
+    except NewerSchemaError:
+        yield Fault(area=area, file=path, reason="it was written by a newer version", repair="")
+    except OSError as error:
+        yield Fault(area=area, file=path, reason=f"it cannot be read: {error.strerror}", repair="")
+    except RecordError as error:
+        reason = error.message.removeprefix(f"{path} ").rstrip(".")
+        yield Fault(area=area, file=path, reason=f"it {reason}", repair="move aside")
+    except ValueError as error:
+        yield Fault(area=area, file=path, reason=str(error), repair="move aside")
+
+
+def _lacks_digest(path: Path) -> bool:
+    """Whether a whole record is of a schema without digests."""
+    return path.exists() and not [*_record_faults(path)] and "digest" not in json.loads(path.read_bytes())
+
+
+def _faults_beside(part: str) -> Callable[[Path], Iterator[Fault]]:
+    """What finds the faults of the files that this part of a record names."""
+    area = "runs" if part == "run" else part
+
+    def faults(path: Path) -> Iterator[Fault]:
+        try:
+            record = Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
+        except (OSError, ValueError, HarnessError):
+            record = None
+        named = getattr(record, part, None)
+        if named is None:
+            yield Fault(area=area, file=path, reason="no whole record names it")
+        elif not files.has_sha256(path, named.sha256):
+            reason = "its SHA-256 is not that in its record"
+            yield Fault(area=area, file=path, reason=reason, repair="move aside")
+
+    return faults
+
+
+def _failure_faults(path: Path) -> Iterator[Fault]:
+    if path in Store(path.parents[3]).superseded():
+        yield Fault(area="failures", file=path, reason="its work has been finished since")
+    else:
+        yield from _record_faults(path, "failures")
+
+
+def _lease_files(folder: Path) -> list[Path]:
+    """The files of leases, and then of those who hold them."""
+    names = sorted(LeaseFolder(folder).names(), key=lambda name: (name.endswith(HOLDER), name))
+    return [folder / name for name in names]
+
+
+def _lease_faults(folder: Path) -> Callable[[Path], Iterator[Fault]]:
+    """What finds the faults of a lease, or of a holder's file.
+
+    A single look shows only that a process of this host is dead. Of others it shows how long ago they have
+    renewed their leases; whether they live is for the user to know.
+    """
+    ages = functools.cache(lambda: Leases.ages(folder))
+
+    def faults(path: Path) -> Iterator[Fault]:
+        if Leases.lapsed(path):
+            yield Fault(area="leases", file=path, reason="its process is dead")
+        elif (age := ages().get(path.name, 0.0)) > _STALE:
+            reason = f"nobody has renewed it for {age / 60:,.0f} minutes; remove it if no run is on"
+            yield Fault(area="leases", file=path, reason=reason, repair="")
+
+    return faults
+
+
+def _left_faults(path: Path) -> Iterator[Fault]:
+    yield Fault(area="left", file=path, reason="its process is dead")
+
+
+def _model_faults(folder: Path) -> Iterator[Fault]:
+    if problem := model_problem(folder):
+        yield Fault(area="models", file=folder, reason=problem, repair="move aside")
+
+
+# The cache
+
+
+def _space_faults(path: Path) -> Iterator[Fault]:
+    try:
+        same = digest(json.loads(path.read_bytes())) == path.parent.name
+    except (OSError, ValueError, TypeError):
+        same = False
+    if not same:
+        yield Fault(area="vectors", file=path, reason="it describes another folder")
+
+
+def _shard_faults(path: Path) -> Iterator[Fault]:
+    problem = shard_problem(path, None)
+    if problem or not shard_is_finite(path):
+        yield Fault(area="vectors", file=path, reason=problem or "a vector is not finite")
+
+
+def _index_faults(folder: Path) -> Iterator[Fault]:
+    if problem := index_problem(folder, None):
+        yield Fault(area="plaid", file=folder, reason=problem)
+
+
+def _data_faults(folder: Path) -> Iterator[Fault]:
+    for problem in prepared_problems(folder, None)[:1]:
+        name = problem.path.relative_to(folder)
+        yield Fault(area="datasets", file=folder, reason=f"{name}: {problem.reason}")
+
+
+def _source_faults(path: Path) -> Iterator[Fault]:
+    try:
+        without_digest(path.read_bytes())
+    except ValueError as error:
+        yield Fault(area="source", file=path, reason=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    truncated = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | LookupError)
+    return "it is truncated, or no JSON" if truncated else str(error)
+
+
+STATE = "best.json"
+"""The file of a grid that names its best weights and their hashes (finetune.glue.jobs)."""
+
+
+def _runs(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    runs: Mapping[str, Mapping[str, Any]] = without_digest(path.read_bytes())["runs"]
+    return runs
+
+
+def _state_faults(path: Path) -> Iterator[Fault]:
+    try:
+        _runs(path)
+    except (ValueError, LookupError) as error:
+        yield Fault(area="finetuned", file=path, reason=_reason(error))
+
+
+def _weight_faults(path: Path) -> Iterator[Fault]:
+    try:
+        sha256 = _runs(path.with_name(STATE))[path.stem]["sha256"]
+    except (OSError, ValueError, LookupError):
+        yield Fault(area="finetuned", file=path, reason=f"{STATE} does not name it")
+        return
+    if not files.has_sha256(path, sha256):
+        yield Fault(area="finetuned", file=path, reason=f"its SHA-256 is not that in {STATE}")
+
+
+def _unit_faults(path: Path) -> Iterator[Fault]:
+    try:
+        files.without_sha256(path)
+    except ValueError as error:
+        yield Fault(area="units", file=path, reason=str(error))

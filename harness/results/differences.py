@@ -1,0 +1,246 @@
+"""Differences between two scores: the fields of identity and provenance, and the refusal of unlike pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from harness.core.errors import UsageError, shortened
+
+OWN = frozenset({"artifact", "runs", "start_weights"})
+"""Fields that differ between any two models."""
+
+MEASURED = frozenset(
+    {
+        *(
+            "started",
+            "written",
+            "seconds",
+            "tokens_per_second",
+            "texts_encoded",
+            "characters_encoded",
+            "tokens_encoded",
+        ),
+        "peak_memory_bytes",
+    }
+)
+"""Fields of the provenance that are measurements rather than conditions."""
+
+SEEDS = frozenset({"fresh_seeds", "final_seeds"})
+"""Seeds of a recipe: runs with other seeds are still the same condition."""
+
+RECIPE_SETTINGS = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "scoring")
+"""Fields of an identity by which a recipe's scores are the same evaluation."""
+
+CURVE = (
+    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed", "documents"),
+    *("recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds"),
+)
+"""Fields of an identity that checkpoints on one curve share."""
+
+Identity = Mapping[str, Any]
+"""The fields that a score depends on, as they were hashed."""
+
+FieldDifference = tuple[str, Any, Any]
+"""A field, the candidate's value and the baseline's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparable:
+    """The identity of a score, in the parts that two scores must share to be compared."""
+
+    identity: Identity
+
+    def fields(self, provenance: Mapping[str, Any], *, measurements: bool = False) -> dict[str, Any]:
+        """Identity and provenance as dotted fields, without those that differ between any two models.
+
+        Args:
+            provenance: Of the same record.
+            measurements: Whether times, rates and memory are fields, too.
+        """
+        own = {name: value for name, value in self.identity.items() if name not in OWN | {"task"}}
+        if isinstance(own.get("start"), Mapping):
+            own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
+        left_out = OWN if measurements else OWN | MEASURED
+        ran = {name: value for name, value in provenance.items() if name not in left_out}
+        return _flatten({"identity": own, "provenance": ran})
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """The settings of the evaluation, or of the recipe with its seeds and its start."""
+        if "recipe" not in self.identity:
+            names = ("encoding", "prompts", "seed", "scoring", "documents")
+            return tuple(self.identity.get(name) for name in names)
+        start = self.identity.get("start") or {}
+        own = tuple(self.identity.get(name) for name in RECIPE_SETTINGS)
+        return (*own, start.get("from"), start.get("content"))
+
+    def same_settings(self, other: Comparable) -> bool:
+        """Whether two scores share their settings; with one of a ranking by words, all that both have."""
+        outputs = [(one.identity.get("encoding") or {}).get("output") for one in (self, other)]
+        if outputs.count("ranking") == 1:
+            return all(
+                self.identity.get(name) == other.identity.get(name) for name in ("scoring", "documents")
+            )
+        return self.settings == other.settings
+
+    @property
+    def quantity(self) -> tuple[Any, ...]:
+        """The way from raw metrics to the score; only scores that share it measure the same quantity."""
+        scoring = self.identity["scoring"] if "recipe" in self.identity else ""
+        return (self.identity.get("view"), self.identity.get("kind") == "maximum", scoring)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Splits and subsets."""
+        return tuple(self.identity["splits"]), tuple(self.identity["subsets"])
+
+    @property
+    def data(self) -> tuple[Any, ...]:
+        """The data set, with its revision or its content."""
+        return tuple(sorted(self.identity["data"].items()))
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        """The fields that all checkpoints on one curve share."""
+        return {name: self.identity[name] for name in CURVE if name in self.identity}
+
+    def differences(self, other: Comparable) -> list[FieldDifference]:
+        """The fields that differ, apart from those of the model itself and a recipe's seeds."""
+        first, second = self._without_seeds(), other._without_seeds()
+        fields = dict.fromkeys((*first, *second))
+        return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
+
+    def _without_seeds(self) -> dict[str, Any]:
+        kept = {name: value for name, value in self.identity.items() if name not in SEEDS}
+        found = Comparable(identity=kept).fields({})
+        return {name.removeprefix("identity."): value for name, value in found.items()}
+
+
+def require_alike(
+    candidate: Mapping[str, Sequence[Identity]],
+    baseline: Mapping[str, Sequence[Identity]],
+    allowed: Sequence[str],
+    name: str,
+    *,
+    own_prompts: bool = False,
+) -> list[str]:
+    """Refuse to compare scores that were measured differently; gives sentences on allowed differences.
+
+    Args:
+        candidate: By task, the identity of each of the candidate's scores.
+        baseline: By task, those of the baseline.
+        allowed: Fields that may differ, or the first or last word of them; * and ? stand for any characters.
+        name: The baseline's name, for the message.
+        own_prompts: Whether prompts may differ, as those that belong to the models.
+
+    Raises:
+        UsageError: A field differs that may not; the message has both values.
+    """
+    found: dict[FieldDifference, list[str]] = {}
+    for task, identities in candidate.items():
+        pairs = _pairs(identities, baseline.get(task, ()))
+        for difference in dict.fromkeys(_text(d) for mine, theirs in pairs for d in mine.differences(theirs)):
+            found.setdefault(difference, []).append(task)
+    alike = {d: t for d, t in found.items() if any(_names(a, d[0]) for a in allowed)}
+    own = {d: t for d, t in found.items() if own_prompts and d not in alike and _names("prompts", d[0])}
+    refused = {d: t for d, t in found.items() if d not in alike and d not in own}
+    if refused:
+        raise _refusal(refused, name)
+    sentences = [f"{_describe(d, tasks)}, which is allowed." for d, tasks in alike.items()]
+    if own:
+        tasks = dict.fromkeys(task for names in own.values() for task in names)
+        sentences.append(
+            f"Each model has prompts of its own on {shortened(list(tasks))}; --prompt gives both the same."
+        )
+    return sentences
+
+
+def _names(pattern: str, field: str) -> bool:
+    """Whether a pattern names a field, or its first or last word.
+
+    >>> _names("pooling", "encoding.pooling"), _names("prompts", "prompts.query"), _names("x", "data.x.y")
+    (True, True, False)
+    """
+    words = (field, field.partition(".")[0], field.rpartition(".")[2])
+    return any(fnmatchcase(word, pattern) for word in words)
+
+
+def _pairs(
+    candidate: Sequence[Identity], baseline: Sequence[Identity]
+) -> list[tuple[Comparable, Comparable]]:
+    """Each score of the baseline with the candidate's of the same seed, else with its first."""
+    seeds = {one.get("seed"): one for one in reversed(candidate)}
+    same = [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
+    return [(Comparable(identity=mine), Comparable(identity=theirs)) for mine, theirs in same]
+
+
+def provenance_differences(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+    """Warnings on library versions, device and precision that differ.
+
+    Args:
+        pairs: By task, the provenance of the candidate's score and of the baseline's.
+    """
+    found: dict[FieldDifference, int] = {}
+    for mine, theirs in pairs.values():
+        first, second = _flatten(mine), _flatten(theirs)
+        for field in dict.fromkeys((*first, *second)):
+            one, other = first.get(field), second.get(field)
+            if one != other and (field == "device.name" or not field.startswith("device.")):
+                key = (field.removeprefix("packages."), one, other)
+                found[key] = found.get(key, 0) + 1
+    return [
+        f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
+        for (field, mine, theirs), count in found.items()
+    ]
+
+
+def _flatten(value: Any, name: str = "") -> dict[str, Any]:
+    """A nested mapping as dotted fields.
+
+    >>> _flatten({"a": {"b": 1}, "c": [2]})
+    {'a.b': 1, 'c': [2]}
+    """
+    if not isinstance(value, Mapping):
+        return {name: value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat.update(_flatten(inner, f"{name}.{key}" if name else str(key)))
+    return flat
+
+
+SHOWN = 6
+"""The number of differences that a refusal lists."""
+
+
+def _text(difference: FieldDifference) -> tuple[str, str, str]:
+    field, mine, theirs = difference
+    return field, repr(mine), repr(theirs)
+
+
+def _refusal(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) -> UsageError:
+    lines = [f"  {_describe(d, tasks)}" for d, tasks in refused.items()]
+    more = len(lines) - SHOWN
+    listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
+    words = (
+        f.rpartition(".")[2] if f.startswith("encoding.") else f.partition(".")[0] for f, _, _ in refused
+    )
+    flags = " ".join(f"--allow-differences {word}" for word in dict.fromkeys(words))
+    return UsageError(
+        f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
+        hint=f"To compare all the same, as where models have a pooling or prompts of their own: {flags}. "
+        "Else type the options that make both alike (--max-length, --prompt and the like), leave out those "
+        "that were typed for the candidate alone, or set the baseline anew.",
+    )
+
+
+def _describe(difference: FieldDifference, tasks: Sequence[str]) -> str:
+    field, mine, theirs = difference
+    more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+    return f"{field} is {_short(mine)}, the baseline's {_short(theirs)} ({tasks[0]}{more})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,520 @@
+"""Records of a model, with reference records, grouped by the condition under which they were measured."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.core import paths
+from harness.core.encoding import Encoding
+from harness.core.errors import UsageError, unknown
+from harness.core.identity import data_identity
+from harness.core.lineage import Lineage
+from harness.core.types import DOCUMENT_TEXT, SEED, Suite, Task
+from harness.encoder.folder.content import content_key
+from harness.results.scores import MAIN_SCORE, metric_scores
+from harness.search.bm25 import bm25, is_bm25, ranking_text
+from harness.search.plaid import index_text
+from harness.storage.record import ModelPart, Record
+from harness.storage.store import Store
+
+
+class Condition(Protocol):
+    """The settings with which a model was measured; records in one mean must share them."""
+
+    @property
+    def text(self) -> str:
+        """The condition in a few words."""
+        ...
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The sort key of conditions with the same number of tasks."""
+        ...
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` was measured under this condition on `task`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeCondition:
+    """A recipe with a user's options, under which a model was measured.
+
+    `protocol` is the digest of its settings, `kind` the kind of seeds behind a score (results/README.md), and
+    `start` the model from which the protocol starts some tasks; None in records of other tasks, which fit
+    every start.
+    """
+
+    recipe: str
+    protocol: str
+    kind: str
+    view: str
+    final_seeds: tuple[int, ...]
+    fresh_seeds: tuple[int, ...]
+    start: Mapping[str, Any] | None
+    scoring: str
+
+    @property
+    def text(self) -> str:
+        """The recipe and its seeds."""
+        seeds = [f"fresh seeds {_seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
+        content = str((self.start or {}).get("content", ""))[:8]
+        start = {"backbone": ["no transfer"], "checkpoint": [f"started from the checkpoint {content}"]}
+        if self.kind == "maximum":
+            seeds = ["the grid's maximum"]
+        return ", ".join([self.recipe, *seeds, *start.get((self.start or {}).get("from", ""), [])])
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The sort key: after finished models, by name."""
+        return (1, False, self.text)
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` was measured under this condition on `task`."""
+        if "recipe" not in record.identity or task.output != "label":
+            return False
+        own = _recipe_condition(record)
+        alike = replace(own, start=self.start) == self and own.start in (None, self.start)
+        data = task.data.content == "" or record.identity["data"] == data_identity(task.data)
+        same = record.task.name == task.name and record.identity["scoring"] == task.source.scoring
+        return same and alike and data and record.identity["splits"] == sorted(task.splits)
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    """Consecutive seeds in short.
+
+    >>> _seeds_text((42001, 42002, 42003)), _seeds_text((7,))
+    ('42001–42003', '7')
+    """
+    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingCondition:
+    """The settings with which a finished model was measured; `prompts` are all prompts, for any task.
+
+    Those of BM25 are the settings of its ranking.
+    `documents` is the text of a document where it is not title and text; where empty, it is a suite's own.
+    """
+
+    encoding: Mapping[str, Any]
+    prompts: Mapping[str, str]
+    default_prompt: str | None
+    seed: int
+    scoring: str
+    documents: str = ""
+
+    @property
+    def text(self) -> str:
+        """The condition in a few words."""
+        named = [f"{name} prompt {text!r}" for name, text in self.prompts.items() if text]
+        if len(named) > 4:
+            named = [f"{len(named)} prompts"]
+        seed = [] if self.seed == SEED else [f"seed {self.seed}"]
+        documents = _documents_text(self.documents)
+        return ", ".join([EncodingCondition.text_of(self.encoding), *documents, *named, *seed])
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The sort key: full precision first, then by the text."""
+        dtypes = {self.encoding.get(name, "float32") for name in ("dtype", "vectors")}
+        return (0, dtypes != {"float32"}, self.text)
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` was measured under this condition on `task`."""
+        applied = {r: Encoding.prompt_among(task, r, self.prompts, self.default_prompt) for r in task.roles}
+        wanted = {
+            "task": task.name,
+            "splits": sorted(task.splits),
+            "subsets": sorted(task.subsets),
+            "encoding": self.encoding,
+            "prompts": applied,
+            "seed": self.seed,
+            "scoring": self.scoring,
+        }
+        if task.data.content:
+            wanted["data"] = data_identity(task.data)
+        documents = self.documents or task.documents
+        if task.retrieves and record.identity.get("documents", DOCUMENT_TEXT) != documents:
+            return False
+        return all(record.identity.get(name) == value for name, value in wanted.items())
+
+    @staticmethod
+    def text_of(encoding: Mapping[str, Any]) -> str:
+        """The encoding of an identity in a few words.
+
+        >>> encoding = {"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector"}
+        >>> EncodingCondition.text_of({**encoding, "pooling": "mean", "similarity": "cosine"})
+        'mean pooling, normalized, 256 tokens, float32, cosine'
+        """
+        if encoding.get("output") == "ranking":
+            return ranking_text(encoding)
+        if "late_interaction" in encoding:
+            return _late_interaction_text(encoding)
+        rest = dict(encoding)
+        parts = [
+            f"{rest.pop('pooling')} pooling",
+            *(["normalized"] if rest.pop("normalize", False) else []),
+            f"{rest.pop('max_length')} tokens",
+            rest.pop("dtype"),
+            rest.pop("similarity"),
+        ]
+        if rest.get("output") == "vector":
+            rest.pop("output")
+        if "context" in rest:
+            parts.append(_context_text(rest.pop("context")))
+        return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+
+
+def _context_text(draw: Mapping[str, Any]) -> str:
+    """The context documents of an identity in a few words."""
+    if draw["documents"] == "null":
+        return f"null context of {draw['size']}"
+    twice = ", with replacement" if draw["documents"] == "task-with-replacement" else ""
+    return f"{draw['size']} context documents of the task{twice}, context seed {draw['seed']}"
+
+
+APPROXIMATE = "approximate"
+"""The mark of scores from an approximate search, in settings and in tables."""
+
+
+def _late_interaction_text(encoding: Mapping[str, Any]) -> str:
+    """The encoding of an identity in a few words, of a model with a vector for each token."""
+    late = encoding["late_interaction"]
+    expansion = ", attended to" * late["attends_to_expansion"] if late["expansion"] else " at most"
+    vectors, by_task = encoding.get("vectors", "float32"), late.get("by_task", True)
+    return ", ".join(
+        [
+            f"{late['dimension']} dimensions for each token",
+            f"queries of {late['query_length']} tokens{expansion}" + " on all tasks" * (not by_task),
+            f"documents of {late['document_length']}",
+            *([] if late["skiplist"] else ["no skiplist"]),
+            encoding["dtype"],
+            *([f"vectors {vectors}"] if vectors != "float16" else []),
+            encoding["similarity"],
+            *([f"{APPROXIMATE} ({index_text(encoding['index'])})"] if encoding.get("index") else []),
+        ]
+    )
+
+
+def condition_of(record: Record) -> Condition:
+    """The condition under which a record was made."""
+    if "recipe" in record.identity:
+        return _recipe_condition(record)
+    asked = record.provenance.get("prompts_asked", {})
+    return EncodingCondition(
+        encoding=record.identity["encoding"],
+        prompts=asked.get("named", {}),
+        default_prompt=asked.get("default"),
+        seed=record.identity["seed"],
+        scoring=record.identity["scoring"],
+        documents=record.identity.get("documents", ""),
+    )
+
+
+def _recipe_condition(record: Record) -> RecipeCondition:
+    identity = record.identity
+    return RecipeCondition(
+        recipe=identity["recipe"],
+        protocol=identity.get("protocol", ""),
+        kind=identity.get("kind", ""),
+        view=identity["view"],
+        final_seeds=tuple(identity["final_seeds"]),
+        fresh_seeds=tuple(identity["fresh_seeds"]),
+        start=identity.get("start"),
+        scoring=identity["scoring"],
+    )
+
+
+_DOCUMENTS: dict[str, str] = {"text": "without titles", DOCUMENT_TEXT: "with titles"}
+
+
+def _documents_text(documents: str) -> list[str]:
+    """The words for the text of documents where a record or a condition says it."""
+    return [f"documents {_DOCUMENTS[documents]}"] if documents else []
+
+
+def condition_json(treatment: Condition) -> dict[str, Any]:
+    """A condition as plain values (docs/json.md)."""
+    assert is_dataclass(treatment)
+    return {name: value for name, value in asdict(treatment).items() if name != "documents" or value}
+
+
+def all_stores(results: Path | None) -> list[Store]:
+    """The store of the results folder, and that of the reference records where they exist."""
+    reference = paths.reference_folder()
+    found = [Store(paths.results_folder(results))]
+    return [*found, Store(reference)] if reference else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSuite:
+    """Every final record of a model; `reference` are the keys of records that came with the project."""
+
+    records: tuple[Record, ...]
+    reference: frozenset[str]
+
+    @staticmethod
+    def of(model: str, results: Path | None) -> MeasuredSuite:
+        """The records of a model, given by name, artifact key (six digits or more), or folder.
+
+        A record of the results folder replaces the reference record of the same key.
+
+        Raises:
+            UsageError: The name has no records, or matches several artifacts.
+        """
+        found = MeasuredSuite._matching(model, results)
+        if len(found) > 1:
+            raise _several(model, found)
+        return found[0]
+
+    @staticmethod
+    def of_seeds(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
+        """The records of a model, or of several that differ only in the seed of their training, by seed.
+
+        Raises:
+            UsageError: The name has no records, or matches artifacts that differ in more.
+        """
+        found = MeasuredSuite._matching(model, results)
+        groups = {one.lineage.group if one.lineage else None for one in found}
+        if len(found) > 1 and (None in groups or len(groups) > 1):
+            raise _several(model, found)
+        return tuple(sorted(found, key=lambda one: one.lineage.seed if one.lineage else 0))
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """The lineage of the model; None for one that no recipe made."""
+        return next((record.lineage for record in self.records if record.lineage), None)
+
+    @functools.cached_property
+    def weights(self) -> str:
+        """The newest weights of a trained model; empty for any other."""
+        return next(iter(by_weights(self.records)))
+
+    def is_former(self, record: Record) -> bool:
+        """Whether a record is of weights that a trained model no longer has."""
+        return weights_of(record) not in ("", self.weights)
+
+    @property
+    def newest(self) -> MeasuredSuite:
+        """The records that are not of former weights."""
+        return replace(self, records=tuple(r for r in self.records if not self.is_former(r)))
+
+    @property
+    def former(self) -> tuple[Record, ...]:
+        """The records of former weights, which no mean may hold beside those of the newest."""
+        return tuple(record for record in self.records if self.is_former(record))
+
+    @staticmethod
+    def _matching(model: str, results: Path | None) -> list[MeasuredSuite]:
+        """The records of every artifact that a name matches."""
+        own, *others = [tuple(store.records()) for store in all_stores(results)]
+        everything = {(r.key, weights_of(r)): r for records in (*others, own) for r in records}
+        named, _, revision = model.partition("@")
+        wanted = [bm25(model)[0].key] if is_bm25(model) else _artifacts_of_folder(model) or [named]
+        found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
+        artifacts = dict.fromkeys(r.model.artifact for r in found)
+        if not found:
+            raise _not_measured(named, revision, list(everything.values()))
+        keys = {r.key for r in own}
+        mine = [tuple(r for r in everything.values() if r.model.artifact == one) for one in artifacts]
+        return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
+
+
+def weights_of(record: Record) -> str:
+    """The weights that a record is of, where a training made them; empty for any other model.
+
+    Trained again, a model may have other weights under its key.
+    """
+    return record.model.weights if record.lineage else ""
+
+
+def by_weights(records: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
+    """The records of a model by its weights, the newest weights first.
+
+    Records without weights, such as those of failures, are with the newest.
+    """
+    every = list(records)
+    newest = sorted(every, key=_written, reverse=True)
+    names = [name for name in dict.fromkeys(map(weights_of, newest)) if name]
+    if not names:
+        return {"": tuple(every)}
+    return {name: tuple(r for r in every if (weights_of(r) or names[0]) == name) for name in names}
+
+
+def weights_text(weights: str) -> str:
+    """The words for a condition under which a model had other weights than it has now.
+
+    >>> weights_text("0123456789abcdef")
+    'former weights 01234567'
+    """
+    return f"former weights {weights[:8]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _View:
+    """The records and scores of a suite under one condition, and tasks with data of an unproven revision.
+
+    Records are by task, those of a part of a task by the column that shows it.
+    `former` are the weights, where a trained model has other ones now.
+    """
+
+    treatment: Condition
+    former: str
+    records: Mapping[str, Record]
+    scores: Mapping[str, float]
+    unproven: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The condition in a few words, with former weights."""
+        return ", ".join([self.treatment.text, *([weights_text(self.former)] if self.former else [])])
+
+
+def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
+    """The views of a suite, one for each condition; the condition with the most tasks comes first.
+
+    A view whose records another view also has is left out. Built or local data must be the suite's present
+    data. Of several records of a hub task that differ only in their data the newest counts. Former weights
+    of a trained model have views of their own, which come last.
+    """
+    mine = [record for record in records if record.main_score is not None or record.training]
+    return [
+        view
+        for at, (weights, group) in enumerate(by_weights(mine).items())
+        for view in _views(sorted(group, key=_written), suite, weights if at else "")
+    ]
+
+
+def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
+    """The views of a suite of records of the same weights, oldest first."""
+    names = {task.name for task in suite.tasks}
+    found = []
+    for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
+        whole = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
+        found.append((treatment, {**_covering(treatment, mine, suite, whole), **whole}))
+    found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
+    views, seen = [], list[set[str]]()
+    for treatment, kept in found:
+        keys = {record.key for record in kept.values()}
+        if keys and not any(keys <= others for others in seen):
+            seen.append(keys)
+            views.append(_view(treatment, kept, suite, former))
+    return views
+
+
+def _covering(
+    treatment: Condition, mine: Sequence[Record], suite: Suite, whole: Mapping[str, Record]
+) -> dict[str, Record]:
+    """The records of more or fewer splits and subsets than a task, for columns of which they have all."""
+    tasks = {**{task.name: task for task in suite.tasks}, **suite.parts}
+    lacking = {name: task for name, task in tasks.items() if task.name not in whole}
+    return {
+        name: record
+        for name, task in lacking.items()
+        for record in mine
+        if (wider := _widened(task, record)) is not None and treatment.fits(record, wider)
+    }
+
+
+def _widened(task: Task, record: Record) -> Task | None:
+    """A task with all splits and subsets of a record; None unless it has a score of each of the task's."""
+    if record.task.name != task.name:
+        return None
+    splits, subsets = record.identity["splits"], record.identity.get("subsets", [])
+    known = {*task.splits} <= {*splits} and {*task.subsets} <= {*subsets}
+    found = (record.scores.get(split, {}).get(subset, {}) for split, subset in task.cells)
+    if not (known and all(MAIN_SCORE in metrics for metrics in found)):
+        return None
+    return replace(task, splits=tuple(splits), subsets=tuple(subsets))
+
+
+def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite, former: str) -> _View:
+    pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
+    mine = [(name, record.task.name, record) for name, record in kept.items()]
+    unproven = [n for n, t, r in mine if t in pinned and r.identity["data"].get("revision") != pinned[t]]
+    tasks = {task.name: task for task in suite.tasks if task.name in kept}
+    whole = {name: kept[name] for name, task in tasks.items() if treatment.fits(kept[name], task)}
+    scores = metric_scores(suite, kept, MAIN_SCORE)
+    scores |= {name: r.main_score for name, r in whole.items() if r.main_score is not None}
+    return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
+
+
+def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
+    """The notes of records, such as on data that was left out; each once, with its tasks."""
+    told = [(record.task.name, record.provenance.get("notes", ())) for record in records]
+    tasks: dict[str, list[str]] = {}
+    for task, notes in told:
+        for note in dict.fromkeys(notes):
+            tasks.setdefault(note, []).append(task)
+    everywhere = [note for note, names in tasks.items() if 1 < len(told) == len(names)]
+    rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
+    return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
+
+
+def record_text(record: Record) -> str:
+    """The distinguishing settings of a record: encoding, applied prompts and seed, or the recipe."""
+    if "recipe" in record.identity:
+        return _recipe_condition(record).text
+    prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
+    seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
+    documents = _documents_text(record.identity.get("documents", ""))
+    return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *documents, *prompts, *seed])
+
+
+def _distinct(treatments: Iterable[Condition]) -> list[Condition]:
+    found: list[Condition] = []
+    for one in treatments:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _written(record: Record) -> str:
+    return str(record.provenance.get("written", ""))
+
+
+def _is(about: ModelPart, wanted: str, revision: str) -> bool:
+    by_key = len(wanted) >= 6 and about.artifact.startswith(wanted)
+    return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
+
+
+def _several(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
+    seeds = {one.records[0].model.artifact: one.lineage for one in found}
+    listed = ", ".join(
+        key[:12] + (f" ({made.text}, seed {made.seed})" if made else "") for key, made in seeds.items()
+    )
+    return UsageError(
+        f"{model!r} names {len(found)} models: {listed}.", hint="Type one of these keys instead."
+    )
+
+
+class NotMeasuredError(UsageError):
+    """Nothing is recorded of a model."""
+
+
+def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> NotMeasuredError:
+    names = {r.model.name for r in everything}
+    if is_bm25(named):
+        return NotMeasuredError(
+            f"Nothing is recorded of {named}.",
+            hint=f"Type: harness run --model {named} --suite SUITE, with a retrieval suite.",
+        )
+    if revision and named in names:
+        there = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
+        message = f"Nothing is recorded of {named} at revision {revision}."
+        return NotMeasuredError(message, hint=f"There is: {', '.join(sorted(there)) or 'no revision'}.")
+    found = unknown("measured model", named, names, then="`harness list records` shows what is there.")
+    return NotMeasuredError(found.message, hint=found.hint)
+
+
+def _artifacts_of_folder(model: str) -> list[str]:
+    """The keys that a model folder may have in records: without and with its own code."""
+    folder = paths.expanded(model)
+    if "/" not in model or not folder.is_dir():
+        return []
+    return [content_key(folder, trust_remote_code=trusted)[0] for trusted in (False, True)]

@@ -1,0 +1,480 @@
+"""Scores of a suite: its two means, numbers by a paper's convention, and intervals of trained tasks."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from harness.core.types import SEED, Column, Convention, Raw, Suite, Task
+from harness.storage.record import Record
+
+if TYPE_CHECKING:
+    from harness.core.lineage import Lineage
+    from harness.results.metrics import Floats
+    from harness.results.stats import Interval, Predictions
+
+
+def score_text(value: float | None) -> str:
+    """A score as tables show it: a share of 1, times 100; a dash for none.
+
+    >>> score_text(0.64508), score_text(None)
+    ('64.51', '–')
+    """
+    return "–" if value is None or value != value else f"{100 * value:.2f}"
+
+
+def delta_text(value: float | None) -> str:
+    """A difference of scores, times 100, with its sign; a dash for none.
+
+    >>> delta_text(0.0123), delta_text(-0.5), delta_text(-0.00001), delta_text(None)
+    ('+1.23', '−50.00', '0.00', '–')
+    """
+    if value is None or value != value:
+        return "–"
+    hundredths = round(100 * value, 2)
+    return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")
+
+
+def spread_json(values: Sequence[float | None]) -> dict[str, Any]:
+    """The mean of scores over seeds, their standard deviation, and the number of seeds with a score."""
+    there = [value for value in values if value is not None]
+    complete = bool(there) and len(there) == len(values)
+    return {
+        "value": fmean(there) if complete else None,
+        "deviation": stdev(there) if complete and len(there) > 1 else None,
+        "seeds": len(there),
+    }
+
+
+def spread_text(values: Sequence[float | None]) -> str:
+    """Scores of several seeds: their mean and standard deviation, or how many seeds have a score.
+
+    >>> spread_text([0.5, 0.6]), spread_text([0.5]), spread_text([0.5, None]), spread_text([None])
+    ('55.00 ± 7.07', '50.00', '1 of 2 seeds', '–')
+    """
+    found = spread_json(values)
+    if 0 < found["seeds"] < len(values):
+        return f"{found['seeds']} of {len(values)} seeds"
+    deviation = "" if found["deviation"] is None else f" ± {100 * found['deviation']:.2f}"
+    return score_text(found["value"]) + deviation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A mean over columns (or types): `there` of `wanted` had a score; `value` is None if none had."""
+
+    over: str
+    value: float | None
+    there: int
+    wanted: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every column had a score; an incomplete mean is never ranked."""
+        return 0 < self.there == self.wanted
+
+    @classmethod
+    def of(cls, over: str, values: Sequence[float | None]) -> Mean:
+        """The mean of the values that are not None."""
+        there = [value for value in values if value is not None]
+        value = sum(there) / len(there) if there else None
+        return cls(over=over, value=value, there=len(there), wanted=len(values))
+
+    @property
+    def whole(self) -> float | None:
+        """The value if every column had a score, else None."""
+        return self.value if self.complete else None
+
+
+MAIN_SCORE = "main_score"
+"""The raw metric that mteb and our own sources make the main score of."""
+
+LARGE, LARGE_CORRELATION = 385, 1537
+"""The fewest scored examples of a large task: its 95 % interval is at most ± 5 points for every model.
+
+The standard error of a share (accuracy, nDCG, average precision, ...) is at most 1 / (2 * sqrt(n)), that of a
+correlation at most 1 / sqrt(n), so that 1.96 of them are 0.05 from these numbers on.
+"""
+
+CORRELATIONS = ("spearman", "pearson", "mcc", "matthews")
+
+
+def shown_only(suite: Suite) -> dict[str, str]:
+    """The columns of a suite that are shown and not averaged, each with the reason.
+
+    Where a suite has tasks of both kinds, its means are over those of finished models; the tasks that a
+    recipe trains for have a mean of their own (`TrainedResult`).
+    """
+    columns = [column for column in suite.columns if column.tasks]
+    trained = [column for column in columns if any(task.output == "label" for task in column.tasks)]
+    mixed = len(trained) < len(columns)
+    found = {column.name: column.shown_only for column in suite.columns if column.shown_only}
+    found |= {column.name: "a recipe trains for it" for column in trained if mixed}
+    if suite.averages == "large":
+        small = {column.name: reason for column in columns if (reason := _too_small(column))}
+        found = {**small, **found}
+    return found
+
+
+def column_chose(column: Column, model: Lineage | None) -> bool:
+    """Whether the score of a column, or of one of its several tasks, chose a model or one of its parents."""
+    return model is not None and any(
+        model.chosen_by(task.name, task.splits, task.subsets) for task in column.tasks
+    )
+
+
+SELECTED = "models were chosen by it"
+"""The reason why a column by which models were chosen is outside of the means over the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untouched:
+    """A suite whose means leave out the columns that chose a model, where scores err upward.
+
+    Attributes:
+        suite: The suite with those columns shown only; `Aggregates.of` and `TrainedResult.of` take it.
+        selected: The names of those columns, all of which are in the means of the whole suite.
+        count: The number of the other columns in its means; 0 if every column chose.
+    """
+
+    suite: Suite
+    selected: tuple[str, ...]
+    count: int
+
+    @staticmethod
+    def of(suite: Suite, models: Iterable[Lineage | None]) -> Untouched | None:
+        """The untouched part of a suite; None where no mean of it has a column that chose one of the models.
+
+        For the rows of one table, `models` are all of its models, so that all means are over the same
+        columns.
+
+        >>> from harness.core.lineage import Lineage
+        >>> from harness.core.types import Column, Data, Suite, Task
+        >>> def column(name: str) -> Column:
+        ...     task = Task(name=name, type="t", metric="m", splits=(), data=Data(), source=None)
+        ...     return Column(name=name, type="t", tasks=(task,))
+        >>> def model(*tasks: str) -> Lineage:
+        ...     return Lineage(recipe="r", settings={}, parents=(), data=(), seed=1, selected_on=tasks)
+        >>> suite = Suite(name="s", title="S", columns=tuple(map(column, "abc")))
+        >>> found = Untouched.of(suite, [model("b"), model("elsewhere"), None])
+        >>> found.selected, found.text, Untouched.of(suite, [model("elsewhere")])
+        (('b',), 'over the 2 untouched', None)
+        >>> Aggregates.of(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
+        0.375
+        """
+        apart, made = shown_only(suite), list(filter(None, models))
+        averaged = [column for column in suite.columns if column.name not in apart]
+        selected = [c.name for c in averaged if any(column_chose(c, one) for one in made)]
+        if not selected:
+            return None
+        columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]
+        return Untouched(
+            suite=replace(suite, columns=tuple(columns)),
+            selected=tuple(selected),
+            count=len(averaged) - len(selected),
+        )
+
+    @property
+    def text(self) -> str:
+        """What its means are over, in words that follow "mean"."""
+        return f"over the {self.count} untouched" if self.count else "over none: every column chose a model"
+
+
+def _too_small(column: Column) -> str:
+    """The number of a column's examples and of those that it lacks; empty for a large column."""
+    for task in column.tasks:
+        needed = LARGE_CORRELATION if any(name in task.metric for name in CORRELATIONS) else LARGE
+        if task.size.examples is not None and task.size.examples < needed:
+            return f"{task.size.examples:,} of {needed:,} examples"
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregates:
+    """The columns of a suite and its two means; `shown_only` are columns outside of the means."""
+
+    columns: Mapping[str, float | None]
+    by_type: Mapping[str, Mean]
+    over_tasks: Mean
+    over_types: Mean
+    shown_only: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
+        """The two means of a suite from the main scores of its tasks, and those of parts of them by column.
+
+        A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of
+        them have. The mean over types is the mean of the types' means, and a type counts only if all its
+        columns have scores.
+        """
+        parts = suite.parts
+        columns = {
+            column.name: scores.get(column.name) if column.name in parts else _column(column, scores)
+            for column in suite.columns
+        }
+        apart = shown_only(suite)
+        averaged = [column for column in suite.columns if column.name not in apart]
+        types = dict.fromkeys(column.type for column in averaged)
+        by_type = {
+            kind: Mean.of(kind, [columns[c.name] for c in averaged if c.type == kind]) for kind in types
+        }
+        complete = [one.whole for one in by_type.values()]
+        return Aggregates(
+            columns=columns,
+            by_type=by_type,
+            over_tasks=Mean.of("tasks", [columns[column.name] for column in averaged]),
+            over_types=Mean.of("types", complete),
+            shown_only=apart,
+        )
+
+
+def _column(column: Column, scores: Mapping[str, float]) -> float | None:
+    return Mean.of(column.name, [scores.get(task.name) for task in column.tasks]).whole
+
+
+def part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
+    """The scores of the columns that show a part of a task, from records by task, or by column."""
+    return _metric_scores(suite.parts, records, MAIN_SCORE)
+
+
+def metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
+    """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets.
+
+    The records are by the names of tasks; a record of a part alone may be under the name of its column.
+    """
+    tasks = {task.name: task for task in suite.tasks}
+    return _metric_scores({**tasks, **suite.parts}, records, metric)
+
+
+def _metric_scores(tasks: Mapping[str, Task], records: Mapping[str, Record], metric: str) -> dict[str, float]:
+    there = {name: records.get(name) or records.get(task.name) for name, task in tasks.items()}
+    found = {name: _scope_score(one, tasks[name], metric) for name, one in there.items() if one is not None}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _scope_score(record: Record, task: Task, metric: str) -> float | None:
+    """The mean of a raw metric over the splits and subsets of a task; None unless all are in the record."""
+    found = [record.scores.get(split, {}).get(subset, {}).get(metric) for split, subset in task.cells]
+    values = [float(value) for value in found if isinstance(value, int | float)]
+    return fmean(values) if values and len(values) == len(found) else None
+
+
+def raw_metrics(record: Record) -> Raw:
+    """The raw metrics of a record, a mean over subsets where there are several."""
+    found: dict[tuple[str, str], float] = {}
+    for split, subsets in record.scores.items():
+        for name in dict.fromkeys(name for metrics in subsets.values() for name in metrics):
+            values = [m[name] for m in subsets.values() if isinstance(m.get(name), int | float)]
+            if values:
+                found[split, name] = sum(values) / len(values)
+    return found
+
+
+Files = Callable[[Record], "Path | None"]
+"""A function that gives the path of a record's per-example file, None without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """The result of a model on one task.
+
+    Attributes:
+        task: The name of the task.
+        record: The record; None where the task was not measured.
+        number: The number by the convention; None unless every part of it is there.
+        interval: The 95 % interval over seeds and examples; None without stored predictions.
+        one_seed: The same with one seed a replicate, which comes closest to OptiBERT's intervals.
+        raw: Every raw metric of the record.
+        asked: Whether the narrowed suite has the task.
+        scores: The number of each seed that counts; empty without stored predictions.
+        deviation: The standard deviation over the seeds that count; None for a single seed.
+        best_run: The highest number among all runs of the grid.
+        last: The number of the last evaluations, where the score is that of the best; else None.
+        cross_fitted: The same, of evaluations that are chosen on one half of the set and scored on the other.
+        with_diverged: The number with diverged seeds as constant predictions; None without such seeds.
+    """
+
+    task: str
+    record: Record | None = None
+    number: float | None = None
+    interval: Interval | None = None
+    one_seed: Interval | None = None
+    raw: Raw
+    asked: bool = True
+    scores: tuple[float, ...] = ()
+    deviation: float | None = None
+    best_run: float | None = None
+    last: float | None = None
+    cross_fitted: float | None = None
+    with_diverged: float | None = None
+
+    @property
+    def best_counts(self) -> bool:
+        """Whether the score is that of the best evaluation of each run."""
+        return bool(self.training("evaluation", {}).get("counts") == "best")
+
+    def training(self, name: str, default: Any = None) -> Any:
+        """A field of the record's training."""
+        return default if self.record is None else self.record.training.get(name, default)
+
+    @property
+    def seeds(self) -> Mapping[str, Any]:
+        """The seeds that count, with their kind and their scores."""
+        found: Mapping[str, Any] = self.training("seeds", {})
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedResult:
+    """A model's result on a suite under one recipe.
+
+    Attributes:
+        rows: The tasks in the suite's order.
+        convention: The convention of the numbers; None for the mean of all raw metrics.
+        average: The plain mean over tasks.
+        interval: The 95 % interval of that mean over independent tasks; None unless each has one.
+        mean_of_bounds: The means of the tasks' bounds, which OptiBERT prints as the average's interval.
+        last: The average of the last evaluations, where the scores of some tasks are those of the best.
+        cross_fitted: The same, of cross-fitted evaluations.
+        shown_only: The tasks outside of the average, each with the reason.
+    """
+
+    rows: tuple[TaskResult, ...]
+    convention: Convention | None
+    average: Mean
+    interval: Interval | None = None
+    mean_of_bounds: Interval | None = None
+    last: Mean | None = None
+    cross_fitted: Mean | None = None
+    shown_only: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
+    ) -> TrainedResult:
+        """The trained result from records by the names of their tasks."""
+        from harness.results import stats
+
+        rows, drawn, apart = [], {}, shown_only(suite)
+        for column in suite.columns:
+            for task in column.tasks or (None,):
+                nothing = TaskResult(task=column.name, raw={}, asked=False)
+                row, replicates = _task_result(task, records, convention, files) if task else (nothing, None)
+                rows.append(row)
+                if replicates is not None:
+                    drawn[row.task] = replicates
+        averaged = [row for row in rows if row.task not in apart]
+        numbers = {row.task: row.number for row in averaged if row.number is not None}
+        drawn = {task: replicates for task, replicates in drawn.items() if task not in apart}
+        bounds = [row.interval for row in averaged if row.interval is not None]
+        whole = bool(numbers) and drawn.keys() == numbers.keys()
+        return TrainedResult(
+            rows=tuple(rows),
+            convention=convention,
+            average=Mean.of("tasks", [row.number for row in averaged]),
+            interval=stats.Interval.of_average(numbers, drawn) if whole else None,
+            mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
+            last=_mean_of_other("last", averaged),
+            cross_fitted=_mean_of_other("cross_fitted", averaged),
+            shown_only=apart,
+        )
+
+    @staticmethod
+    def part_of(suite: Suite) -> Suite | None:
+        """The columns that a model is trained for, None without any; empty columns stay, as incomplete."""
+        others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
+        if not any(task.output == "label" for task in suite.tasks):
+            return None
+        return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
+
+
+def _mean_of_other(name: str, rows: Sequence[TaskResult]) -> Mean | None:
+    """The average of other evaluations than the best; tasks whose last evaluation counts have their score."""
+    if not any(row.best_counts for row in rows):
+        return None
+    return Mean.of("tasks", [getattr(row, name) if row.best_counts else row.number for row in rows])
+
+
+def _task_result(
+    task: Task, records: Mapping[str, Record], convention: Convention | None, files: Files
+) -> tuple[TaskResult, Floats | None]:
+    record = records.get(task.name)
+    if record is None:
+        return TaskResult(task=task.name, raw={}), None
+    found = raw_metrics(record)
+    number = record.main_score if convention is None else convention.number(task.name, found)
+    parts = tuple(found) if convention is None else convention.parts[task.name]
+    best = max(_numbers(record, parts), default=None)
+    row = TaskResult(task=task.name, record=record, number=number, raw=found, best_run=best)
+    evaluation = row.training("evaluation", {}) if row.best_counts else {}
+    row = replace(
+        row,
+        last=_mean_of_parts((evaluation.get("last") or {}).get("metrics"), parts),
+        cross_fitted=_mean_of_parts((evaluation.get("cross_fitted") or {}).get("metrics"), parts),
+        with_diverged=_mean_of_parts(row.training("with_diverged"), parts),
+    )
+    path = files(record)
+    if number is None or path is None:
+        return row, None
+    return _with_interval(row, number, _predictions(path), parts)
+
+
+def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
+    found = [_mean_of_parts(cell["metrics"], parts) for cell in record.training.get("cells", ())]
+    return [number for number in found if number is not None]
+
+
+def _mean_of_parts(metrics: Sequence[Sequence[Any]] | None, parts: Sequence[tuple[str, str]]) -> float | None:
+    """The mean of some metrics of [split, name, value]; None where one of them is missing."""
+    known = {(split, name): float(value) for split, name, value in metrics or ()}
+    if not all(part in known for part in parts):
+        return None
+    return sum(known[part] for part in parts) / len(parts)
+
+
+def _with_interval(
+    row: TaskResult, number: float, sets: Mapping[str, Predictions], parts: Sequence[tuple[str, str]]
+) -> tuple[TaskResult, Floats | None]:
+    import numpy as np
+
+    from harness.results import stats
+
+    splits, metrics = (list(dict.fromkeys(part[at] for part in parts)) for at in (0, 1))
+    if not all(split in sets for split in splits):
+        return row, None
+    used = [sets[split] for split in splits]
+    scores = stats.Predictions.scores(used, metrics)
+    deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+    rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
+    drawn = stats.Predictions.replicates(used, metrics, rng=rng)
+    found = replace(
+        row,
+        interval=stats.Interval.of(number, drawn["all"]),
+        one_seed=stats.Interval.of(number, drawn["one"]),
+        scores=tuple(map(float, scores)),
+        deviation=deviation,
+    )
+    return found, drawn["all"]
+
+
+def _predictions(path: Path) -> dict[str, Predictions]:
+    """The predictions of a per-example file by split, with one row for each seed."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from harness.results.stats import Predictions
+
+    table = pq.read_table(path, columns=["split", "replicate", "prediction", "gold"]).to_pydict()
+    splits, seeds = np.array(table["split"]), np.array(table["replicate"])
+    predicted, gold = (np.array(table[name], dtype=float) for name in ("prediction", "gold"))
+    found = {}
+    for split in dict.fromkeys(table["split"]):
+        of_seeds = [(splits == split) & (seeds == seed) for seed in dict.fromkeys(table["replicate"])]
+        found[split] = Predictions(
+            gold=gold[of_seeds[0]], predicted=np.stack([predicted[chosen] for chosen in of_seeds])
+        )
+    return found

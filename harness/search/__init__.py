@@ -1,0 +1,1 @@
+"""Search: exact, by BM25, and approximate by PLAID."""

@@ -1,0 +1,302 @@
+"""Approximate search by PLAID: its settings as a user types them, the names of indexes, and its recall.
+
+An index (see harness.search.plaid_index) is a folder of the cache, named by the digest of what it is made
+of. It lists the SHA-256 of its files: one that is not as it was written is removed and made again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core import files
+from harness.core.encoding import Plaid
+from harness.core.errors import UsageError, nearest, unknown
+from harness.core.identity import digest
+from harness.core.types import SEED
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+NAME = "plaid"
+"""The name of the search, before its settings, and of its part of the cache."""
+
+EXACT, AUTO = "exact", "auto"
+
+SCRIPT = "pylate-script"
+"""The search of PyLate's script for BEIR, which keeps 20 documents of a query."""
+
+KEEP_GIGABYTES = 64.0
+"""The token vectors of a corpus with an index that are kept, unless told otherwise.
+
+They are those of about 1.4 million documents of 180 tokens at 128 dimensions. Up to there, a disk has room
+for them, and other settings and other queries need not encode again; MS MARCO takes several times of it.
+"""
+
+_SETTINGS = tuple(field.name for field in fields(Plaid))
+
+_BITS = (1, 2, 4, 8)
+"""The bits of a component that fast-plaid can pack."""
+
+_LEAST: Mapping[str, int] = {"kmeans_niters": 1, "max_points_per_centroid": 1, "n_ivf_probe": 1}
+_LEAST = {**_LEAST, "n_full_scores": 4, "seed": 0, "top_k": 10}
+"""The smallest value of each setting that is a whole number."""
+
+_LARGEST = 2**31 - 1
+
+OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
+"""The settings that make an index; the others only search it."""
+
+
+def index_of(text: str | None) -> Plaid | None:
+    """The settings of the search that a user types; None for an exact one, and for that of the task's size.
+
+    >>> index_of("exact"), index_of("plaid:nbits=2,seed=1").nbits, index_of("pylate-script").top_k
+    (None, 2, 20)
+
+    Raises:
+        UsageError: There is no such search or setting, or it cannot have this value.
+    """
+    name, colon, given = (text or AUTO).partition(":")
+    if name in (AUTO, EXACT) and not colon:
+        return None
+    if name == SCRIPT and not colon:
+        return Plaid(top_k=20)
+    if name != NAME:
+        names = (AUTO, EXACT, NAME, SCRIPT)
+        raise unknown("index", name, names, then=f"Type exact, or e.g. {NAME}:nbits=4,n_ivf_probe=16.")
+    found: dict[str, int] = {}
+    for pair in filter(None, (part.strip() for part in given.split(","))):
+        setting, _, value = (part.strip() for part in pair.partition("="))
+        if setting in found:
+            raise UsageError(
+                f"The setting {setting} of {NAME} is given twice.", hint="Leave one of them out."
+            )
+        found[setting] = _value(setting, value)
+    return Plaid(**found)
+
+
+def _value(setting: str, value: str) -> int:
+    if setting not in _SETTINGS:
+        close = nearest(setting, _SETTINGS)
+        near = f"Did you mean {' or '.join(close)}? " if close else ""
+        usual = asdict(Plaid()) | {"top_k": "all"}
+        has = ", ".join(f"{name}={number}" for name, number in usual.items())
+        raise UsageError(f"{NAME} has no setting {setting!r}.", hint=f"{near}It has: {has}.")
+    number = int(value) if value.isascii() and value.isdigit() else -1
+    if setting == "nbits":
+        possible, wanted = number in _BITS, f"one of {', '.join(map(str, _BITS))}"
+    else:
+        possible = _LEAST[setting] <= number <= _LARGEST
+        wanted = f"a whole number, {_LEAST[setting]} or more"
+    if not possible:
+        raise UsageError(f"The setting {setting} of {NAME} cannot be {value!r}.", hint=f"It is {wanted}.")
+    return number
+
+
+def index_option(settings: Mapping[str, Any]) -> str:
+    """The shortest text that names a search with the settings of an identity.
+
+    >>> index_option({"nbits": 2, "seed": 42}), index_option({})
+    ('plaid:nbits=2', 'plaid')
+    """
+    usual = asdict(Plaid())
+    changed = [
+        f"{name}={settings[name]}" for name in _SETTINGS if settings.get(name, usual[name]) != usual[name]
+    ]
+    return f"{NAME}:{','.join(changed)}" if changed else NAME
+
+
+def index_text(settings: Mapping[str, Any]) -> str:
+    """The approximate search with the settings of an identity in a few words.
+
+    >>> index_text(asdict(Plaid(seed=1)))
+    'PLAID of 4 bits with 8 probes and 8192 full scores, seed 1'
+    """
+    usual = asdict(Plaid())
+    others = [
+        f"{name} {settings[name]}"
+        for name in ("kmeans_niters", "max_points_per_centroid", "seed", "top_k")
+        if settings.get(name) not in (usual[name], None)
+    ]
+    main = f"PLAID of {settings['nbits']} bits with {settings['n_ivf_probe']} probes"
+    return ", ".join([f"{main} and {settings['n_full_scores']} full scores", *others])
+
+
+def require_library(devices: Sequence[str]) -> None:
+    """Refuse a search by PLAID where fast-plaid is not there, or not for one of the devices.
+
+    Raises:
+        UsageError: The message says what to install or to type.
+    """
+    other = [device for device in devices if not device.startswith(("cpu", "cuda"))]
+    if other:
+        raise UsageError(
+            f"fast-plaid searches on a CPU or on CUDA, not on {other[0]}.",
+            hint="Type --devices cpu, or --index exact.",
+        )
+    try:
+        import fast_plaid.search  # noqa: F401
+    except (ImportError, OSError) as error:
+        raise UsageError(
+            f"--index {NAME} needs fast-plaid, which cannot be imported: {error}.",
+            hint="`pip install fast-plaid` installs the build for this torch; or type --index exact.",
+        ) from error
+
+
+# Indexes on disk
+
+MANIFEST = "manifest.json"
+"""The file with an index's identity and the SHA-256 of its other files."""
+
+PART = ".part"
+"""The end of the name of a folder in which an index is made."""
+
+
+def index_problem(folder: Path, cache: Path | None) -> str:
+    """What is wrong with an index, empty if nothing: its identity, which is its name, or a file of it.
+
+    With `cache` hashes are computed once for a file's size, times and inode.
+    """
+    try:
+        known = json.loads((folder / MANIFEST).read_bytes())
+        if digest(known["identity"]) != folder.name:
+            return "it is an index of other documents or settings"
+        for name, sha256 in known["files"].items():
+            if not files.has_sha256(folder / name, sha256, cache):
+                return f"{name} is not what was written"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return "it is not whole"
+    return ""
+
+
+def drop_indexes(cache: Path, artifact_key: str) -> int:
+    """Remove the indexes of a model's vectors; returns the bytes of their files."""
+    mine = [path for path in (cache / NAME).glob("*") if index_artifact(path) == artifact_key]
+    freed = sum(path.stat().st_size for folder in mine for path in folder.rglob("*") if path.is_file())
+    for folder in mine:
+        shutil.rmtree(folder, ignore_errors=True)
+    return freed
+
+
+def index_artifact(folder: Path) -> str:
+    """The ArtifactKey of the model whose vectors are in an index; empty if it is damaged or gone."""
+    try:
+        return str(json.loads((folder / MANIFEST).read_bytes())["identity"]["vectors"]["artifact"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def index_bytes(tokens: int, dimension: int, settings: Plaid) -> int:
+    """The bytes that an index of so many token vectors takes, at most.
+
+    The centroid of each token (8 bytes) and its rest are there twice, in parts and joined, and its document
+    at most once in the list of the centroid.
+    """
+    centroids = 2 ** math.floor(math.log2(16 * math.sqrt(tokens))) if tokens else 0
+    return tokens * (2 * (8 + dimension * settings.nbits // 8) + 8) + centroids * (2 * dimension + 16)
+
+
+def sample_size(count: int) -> int:
+    """The number of documents that fast-plaid's k-means sees of so many.
+
+    >>> sample_size(5_183), sample_size(8_841_823)
+    (5183, 521173)
+    """
+    return min(count, 1 + int(16 * math.sqrt(120 * count)))
+
+
+# Its recall
+
+SAMPLE = 100
+"""The queries whose exact results are computed, at most."""
+
+AT = 10
+"""The recall is that of so many documents."""
+
+_NORMAL = 1.959964
+"""The normal distribution's 97.5 % quantile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall:
+    """The share of the exact best documents that an approximate search has among its best.
+
+    Attributes:
+        value: The mean over the sampled queries.
+        low, high: Its 95 % interval for the mean over all queries; without width if all are sampled.
+        sampled: The number of sampled queries.
+        queries: The number of all.
+    """
+
+    value: float
+    low: float
+    high: float
+    sampled: int
+    queries: int
+
+    @staticmethod
+    def of(shares: Sequence[float], queries: int) -> Recall:
+        """The recall from those of queries that were drawn without replacement.
+
+        The interval is Wilson's, for as many queries as have the same variance in draws of 0 and 1, and with
+        the correction for a finite population. To the variance a query is added that is a half below the
+        mean: a sample in which nearly every query has all documents says little of the rare others.
+
+        >>> Recall.of([1.0, 0.5], 2)
+        Recall(value=0.75, low=0.75, high=0.75, sampled=2, queries=2)
+        """
+        count = len(shares)
+        mean = math.fsum(shares) / count
+        if count >= queries:
+            return Recall(value=mean, low=mean, high=mean, sampled=count, queries=queries)
+        more = [*shares, max(0.0, mean - 0.5)]
+        centre = math.fsum(more) / len(more)
+        variance = math.fsum((one - centre) ** 2 for one in more) / count
+        gain = min(AT, max(1.0, mean * (1 - mean) / variance)) if variance else 1.0
+        low, high = _wilson(mean, gain * count * (queries - 1) / (queries - count))
+        return Recall(value=mean, low=low, high=high, sampled=count, queries=queries)
+
+    @property
+    def text(self) -> str:
+        """The recall in words.
+
+        >>> Recall(value=0.957, low=0.94, high=0.9712, sampled=100, queries=300).text
+        'recall@10 against exact search 0.957 (95 % interval 0.940 to 0.971, from 100 of 300 queries)'
+        """
+        told = f"recall@{AT} against exact search {self.value:.3f}"
+        if self.sampled == self.queries:
+            return f"{told} (of all {self.queries} queries)"
+        bounds = f"95 % interval {self.low:.3f} to {self.high:.3f}"
+        return f"{told} ({bounds}, from {self.sampled} of {self.queries} queries)"
+
+
+def _wilson(mean: float, count: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share in so many draws."""
+    square = _NORMAL**2
+    centre = (mean + square / (2 * count)) / (1 + square / count)
+    half = _NORMAL / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def sampled_queries(count: int) -> NDArray[np.int64]:
+    """The places of at most `SAMPLE` of the queries, drawn without replacement, in order."""
+    import numpy as np
+
+    return np.sort(np.random.default_rng(SEED).permutation(count)[:SAMPLE])
+
+
+def shares_found(exact: Sequence[Sequence[int]], approximate: Sequence[Sequence[int]]) -> list[float]:
+    """For each query the share of the exact documents among the approximate ones; 1 where there is none.
+
+    >>> shares_found([[1, 2], []], [[2, 3], []])
+    [0.5, 1.0]
+    """
+    pairs = zip(exact, approximate, strict=True)
+    return [len({*best} & {*near}) / len(best) if len(best) else 1.0 for best, near in pairs]

@@ -1,0 +1,220 @@
+"""Scores that others published, imported into a results folder: their files and how they are read.
+
+`<results>/imported/<source>/import.json` is the stamp. It names the tables of one import, which lie beside it
+under unique names, and is written last: after a crash, or during an import, the former import is still
+complete.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.core import files as disk
+from harness.core.documents import DocumentKind
+from harness.core.errors import RecordError, UsageError
+from harness.core.provenance import __version__
+
+SCHEMA = 1
+"""The schema of a stamp and its tables; a newer one is refused."""
+
+STAMP = "import.json"
+TABLES = ("entries", "files", "scores")
+_TABLE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet")
+
+
+class _Stamp(BaseModel):
+    """The fields that every importer writes into a stamp; other fields are preserved."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    schema_version: int = Field(alias="schema")
+    id: str = Field(pattern="^[0-9a-f]{12}$")
+
+
+_STAMPS = DocumentKind(
+    name="stamp of an import", type=_Stamp, schema=SCHEMA, hint="Remove this file and import again."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """One import: its stamp, and its tables, which are read on demand.
+
+    Attributes:
+        source: The name of the importer.
+        folder: The folder of the import.
+        stamp: `schema`, `source`, `when`, `versions`, `tables`, `counts` and the importer's own facts.
+    """
+
+    source: str
+    folder: Path
+    stamp: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The name of this import; each import that changes something has a new name."""
+        return str(self.stamp["id"])
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """The importer's counts, such as the number of entries."""
+        found: Mapping[str, Any] = self.stamp.get("counts", {})
+        return found
+
+    def entries(self, columns: Sequence[str] | None = None) -> Any:
+        """The entries that have scores, as a pyarrow table; other tables refer to its row numbers."""
+        return self._read("entries", columns)
+
+    def scores(self, columns: Sequence[str] | None = None) -> Any:
+        """The main scores, one row for each file, split and subset, as a pyarrow table."""
+        return self._read("scores", columns)
+
+    def files(self, columns: Sequence[str] | None = None) -> Any:
+        """The files with the scores, in the order of `scores`, as a pyarrow table."""
+        return self._read("files", columns)
+
+    def whole(self) -> bool:
+        """Whether all of its tables exist in their full length."""
+        sizes = {name: facts.get("bytes") for name, facts in self.stamp.get("tables", {}).items()}
+        try:
+            return all(self._path(name).stat().st_size == sizes.get(name) for name in TABLES)
+        except OSError:
+            return False
+
+    def stamps(self) -> list[str]:
+        """For each entry a text that changes when one of its files does."""
+        found: list[str] = self.entries(["digest"])["digest"].to_pylist()
+        return found
+
+    def _read(self, table: str, columns: Sequence[str] | None) -> Any:
+        from pyarrow import ArrowException, parquet
+
+        path = self._path(table)
+        try:
+            with parquet.ParquetFile(
+                path, page_checksum_verification=True
+            ) as file:  # read_table would import pandas
+                return file.read(columns=list(columns) if columns else None)
+        except (OSError, ArrowException) as error:
+            raise RecordError(
+                f"{path} cannot be read: {error}.",
+                hint=f"Remove {self.folder} and import again: harness import {self.source} PATH",
+            ) from error
+
+    def _path(self, table: str) -> Path:
+        return self.folder / f"{table}-{self.id}.parquet"
+
+    @staticmethod
+    def home(results: Path, source: str) -> Path:
+        """The folder for the import of a source in a results folder."""
+        return results / "imported" / source
+
+    @staticmethod
+    def homes(results: Path) -> list[Path]:
+        """The folders of the imports in a results folder, sorted by name."""
+        return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
+
+    @staticmethod
+    def read(folder: Path) -> Imported | None:
+        """The import in `folder`, None if there is none.
+
+        Raises:
+            RecordError: It is of a newer schema, or its stamp cannot be read.
+        """
+        path = folder / STAMP
+        try:
+            text = path.read_text(encoding="utf-8")
+            _STAMPS.parse(text, where=path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            raise RecordError(f"{path} cannot be read: {error}.", hint=_STAMPS.hint) from error
+        return Imported(source=folder.name, folder=folder, stamp=json.loads(text))
+
+    @staticmethod
+    @contextmanager
+    def lock(folder: Path) -> Iterator[None]:
+        """Keep other imports out of `folder` while this import runs.
+
+        Raises:
+            UsageError: Another import is running there.
+            StoreError: The folder cannot be written.
+        """
+        from filelock import FileLock, Timeout
+
+        disk.writable(folder)
+        disk.sweep(folder)
+        lock = FileLock(folder / ".lock")
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout as error:
+            raise UsageError(
+                f"Another import writes to {folder}.", hint="Wait until it has ended."
+            ) from error
+        with held:
+            yield
+
+    @staticmethod
+    def publish(
+        folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
+    ) -> Imported:
+        """Write an import in place of the former one: its tables (pyarrow), then its stamp.
+
+        Args:
+            folder: The folder of the import (`home`), locked with `lock`.
+            tables: `entries`, `files` and `scores`.
+            facts: The importer's facts, among them `counts`.
+            versions: Versions, other than the harness's own, on which the tables depend.
+        """
+        former = Imported.read(folder) if (folder / STAMP).exists() else None
+        own = secrets.token_hex(6)
+        written = {}
+        for name in TABLES:
+            content = _parquet(tables[name])
+            disk.replace(folder / f"{name}-{own}.parquet", content)
+            written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
+        imported = _stamp(folder, own, {"tables": written, **facts}, versions)
+        kept = {own, former.id if former else own}  # a page in the making may still read the former import
+        for path in folder.glob("*.parquet"):
+            if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
+                path.unlink(missing_ok=True)
+        return imported
+
+    def restamp(self, facts: Mapping[str, Any]) -> Imported:
+        """Write the stamp of an import again with changed `facts`; its tables stay."""
+        stamp = {**self.stamp, **facts}
+        disk.replace(self.folder / STAMP, json.dumps(stamp, indent=1).encode())
+        return Imported(source=self.source, folder=self.folder, stamp=stamp)
+
+
+def _stamp(folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[str, Any]) -> Imported:
+    stamp = {
+        "schema": SCHEMA,
+        "source": folder.name,
+        "id": own,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"harness": __version__, **versions},
+        **facts,
+    }
+    disk.replace(folder / STAMP, json.dumps(stamp, indent=1, allow_nan=False).encode())
+    return Imported(source=folder.name, folder=folder, stamp=stamp)
+
+
+def _parquet(table: Any) -> bytes:
+    from pyarrow import parquet, types
+
+    text = [f.name for f in table.schema if types.is_dictionary(f.type)]
+    sink = io.BytesIO()
+    parquet.write_table(table, sink, compression="zstd", use_dictionary=text, write_page_checksum=True)
+    return sink.getvalue()

@@ -1,0 +1,131 @@
+"""Records: the outcome of one task on disk, its schema, and the migrations from older schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from harness.core.documents import DocumentKind, DocumentPart, Migration, with_digest
+from harness.core.lineage import Lineage
+
+SCHEMA = 5
+"""The schema that this version writes; a newer one is refused, an older one migrated step by step."""
+
+MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in (1, 2, 3, 4)}
+"""`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each); schema 2 added
+`training`, which is empty without a recipe, schema 3 the digest of a record's content on disk, schema 4
+`lineage`, which only models that a recipe made have, and schema 5 `run` and a lineage's `sweep`."""
+
+DIGEST_SINCE = 3
+"""The first schema with a digest."""
+
+EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
+"""Columns of the per-example file, described in results/README.md."""
+
+
+RUN_COLUMNS = ("split", "subset", "query_id", "document_id", "rank", "score")
+"""Columns of the run file, described in results/README.md."""
+
+RUN_DEPTH = 100
+"""The documents of a query in a run file of a search; a reranking task has all its candidates there."""
+
+
+class ModelPart(DocumentPart):
+    """The model of a record."""
+
+    name: str
+    """A name fit for a table: a catalog name, a hub id or a folder's name."""
+    source: str
+    """The requested model: a catalog name, `org/name`, or `local` for a folder."""
+    artifact: str
+    """The ArtifactKey."""
+    weights: str
+    """The hash of the weights alone."""
+    revision: str | None = None
+    """The pinned commit of a hub model."""
+    parameters: int | None = None
+    dimension: int | None = None
+
+
+class TaskPart(DocumentPart):
+    """The task of a record."""
+
+    name: str
+    type: str
+    metric: str
+    """The name of the main metric."""
+
+
+class ExamplesPart(DocumentPart):
+    """The per-example file beside the record."""
+
+    file: str
+    rows: int
+    sha256: str
+
+
+class RunPart(DocumentPart):
+    """The run file beside the record of a retrieval task: the best documents of each query."""
+
+    file: str
+    rows: int
+    sha256: str
+    depth: int
+    """The largest rank: the most documents of a query."""
+
+
+class ErrorPart(DocumentPart):
+    """The failure of a task."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+    traceback: str = ""
+
+
+class Record(DocumentPart):
+    """The outcome of one task: scores, every raw metric, identity, provenance, or the error."""
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    key: str
+    """The EvaluationKey: the digest of `identity`."""
+    purpose: Literal["final", "trial"] = "final"
+    status: Literal["done", "failed"]
+    model: ModelPart
+    task: TaskPart
+    identity: Mapping[str, Any]
+    """Everything the score depends on, as it was hashed (harness.core.identity)."""
+    main_score: float | None = None
+    """The mean of the main metric over splits and subsets, in the metric's own unit."""
+    scores: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+    """split → subset → metric → value: every raw metric that the task's code gave."""
+    examples: ExamplesPart | None = None
+    run: RunPart | None = None
+    lineage: Lineage | None = None
+    """What a recipe made the model of; None for any other model."""
+    training: Mapping[str, Any] = {}
+    """The training runs behind the score (results/README.md); empty without a recipe."""
+    provenance: Mapping[str, Any] = {}
+    """The circumstances of the run, never part of the identity (harness.core.provenance)."""
+    error: ErrorPart | None = None
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it is of a task that searches documents for queries, or puts given ones in order."""
+        return self.task.type.endswith(("Retrieval", "Reranking"))
+
+    def to_json(self) -> str:
+        """The record as indented JSON with a final newline, its last field the digest of all others."""
+        return with_digest(self.model_dump(mode="json", by_alias=True))
+
+
+RECORDS = DocumentKind(
+    name="record",
+    type=Record,
+    schema=SCHEMA,
+    migrations=MIGRATIONS,
+    newer="Update the harness, or choose another folder with --results DIR.",
+    digest_since=DIGEST_SINCE,
+)

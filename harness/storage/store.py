@@ -1,0 +1,602 @@
+"""The store: records, files beside them, leases in the results folder (contract: results/README.md).
+
+With a remote, the folder is a working copy of records that several machines share (`SharedRecords`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from harness.core import files
+from harness.core.errors import NewerSchemaError, RecordError
+from harness.core.identity import digest
+from harness.core.types import Purpose, artifact_slug
+from harness.storage import imported
+from harness.storage.imported import Imported
+from harness.storage.leases import Leases
+from harness.storage.record import RECORDS, ExamplesPart, Record, RunPart
+from harness.storage.remote import ObjectInfo, Remote
+
+
+class Store:
+    """Records under one folder, one file each, written in one step and put if absent.
+
+    `records/<artifact>/<task>/<key>.json` is a finished record, `<key>.examples.parquet` its per-example
+    file, `<key>.run.parquet` its run file, and `<key>.failed.json` the last failure of unfinished work.
+
+    Attributes:
+        root: The results folder.
+        shared: The records of the remote; None without one.
+    """
+
+    def __init__(self, root: Path, remote: Remote | None = None) -> None:
+        self.root = root
+        self._artifacts = _ArtifactFolders(root / "records")
+        self.shared = None if remote is None else SharedRecords(remote, self)
+
+    @property
+    def remote(self) -> Remote | None:
+        """The object storage that has copies of what is made, None without any."""
+        return None if self.shared is None else self.shared.remote
+
+    @property
+    def leases(self) -> Path:
+        """The folder of leases on work in progress."""
+        return self.root / "leases"
+
+    def prepare(self) -> None:
+        """Make the folder, check that it can be written, and remove what killed processes left there."""
+        files.writable(self.root)
+        files.sweep(self.root)
+        Leases.sweep(self.leases)
+        for path in self.superseded():
+            path.unlink(missing_ok=True)
+
+    def superseded(self) -> list[Path]:
+        """The files of failures whose work has been finished since, sorted."""
+        failures = sorted((self.root / "records").glob("*/*/*.failed.json"))
+        return [path for path in failures if _is_record(path.with_name(f"{_key(path)}.json"))]
+
+    def path(self, artifact: str, task: str, key: str) -> Path:
+        """The path of the record of `task` under `key`, whether it exists or not.
+
+        `artifact` is the artifact's folder (`Artifact.slug`). An artifact has one folder, whatever its name
+        in the first run: an existing folder that ends in the same key is used.
+        """
+        folders = self._folders(artifact)
+        places = [self.root / "records" / folder / _folder(task) / f"{key}.json" for folder in folders]
+        return next((place for place in places if place.exists()), places[0])
+
+    def get(
+        self, artifact: str, task: str, key: str, *, purpose: Purpose = "final", now: bool = False
+    ) -> Record | None:
+        """The finished record under `key`, None if there is none; a trial does not replace a `final` record.
+
+        With a remote, the records of the artifact there are fetched first, once, and again where one is
+        missing; those of the last seconds are only seen with `now`, which costs a request for each record
+        that is nowhere.
+
+        Raises:
+            RecordError: The record is of a newer schema, or cannot be read.
+            StoreError: The remote cannot be read, or the folder cannot be written.
+        """
+        if self.shared is not None and not self.shared.has_listed(artifact):
+            self.shared.look_up(artifact, task, key)
+        found = self._get(artifact, task, key, purpose)
+        if found is None and self.shared is not None and self.shared.look_up(artifact, task, key, now=now):
+            found = self._get(artifact, task, key, purpose)
+        return found
+
+    def _get(self, artifact: str, task: str, key: str, purpose: Purpose) -> Record | None:
+        found = self.read(self.path(artifact, task, key))
+        return None if found and purpose == "final" and found.purpose == "trial" else found
+
+    def failure(self, artifact: str, task: str, key: str) -> Record | None:
+        """The last failure under `key`, None if there is none."""
+        return self.read(_failed(self.path(artifact, task, key)))
+
+    def put(
+        self,
+        artifact: str,
+        record: Record,
+        examples: bytes | None = None,
+        *,
+        run: bytes | None = None,
+        again: bool = False,
+    ) -> Record:
+        """Write a record, its per-example file and its run file; returns the stored record.
+
+        A finished record is put if absent (with `again` it replaces the old one) and deletes the earlier
+        failure; a failed record always replaces the last failure. A final record replaces a trial, and any
+        record replaces a damaged file, which is moved aside. With a remote the record is sent there, too, and
+        one that was there first is the stored one. Failures stay on this machine.
+
+        Raises:
+            StoreError: The folder or the remote cannot be written.
+        """
+        path = self.path(artifact, record.task.name, record.key)
+        if record.status == "failed":
+            files.replace(_failed(path), record.to_json().encode())
+            return record
+        stored = self._put(path, record, examples, run, again=again)
+        return stored if self.shared is None else self.shared.send(path, again=again) or stored
+
+    def _put(
+        self, path: Path, record: Record, examples: bytes | None, run: bytes | None, *, again: bool
+    ) -> Record:
+        again = again or self._gives_way(path, record)
+        contents = {
+            part: data for part, data in zip(BESIDE, (examples, run), strict=True) if data is not None
+        }
+        record = _naming(path, record, contents)
+        if again or not path.exists():  # without their record files are from a killed process
+            _put_beside(path, contents)
+        content = record.to_json().encode()
+        if again:
+            files.replace(path, content)
+            _remove_beside(path, BESIDE.keys() - contents.keys())
+        elif not files.write_once(path, content):
+            record = self._first(path, record, contents)
+        _failed(path).unlink(missing_ok=True)
+        return record
+
+    def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
+        """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
+        for path in sorted((self.root / "records").glob("*/*/*.json")):
+            if path.name.endswith(FAILED) != failed:
+                continue
+            try:
+                record = self.read(path)
+            except RecordError as error:
+                _warn(f"{error.message} It is left out.")
+                continue
+            if record is not None and record.purpose == purpose:
+                yield record
+
+    def examples(self, record: Record, artifact: str) -> Path | None:
+        """The path of a record's per-example file, None without one; a damaged one only warns."""
+        return self._beside(record, artifact, record.examples)
+
+    def run(self, record: Record, artifact: str) -> Path | None:
+        """The path of a record's run file, None without one; a damaged one only warns."""
+        return self._beside(record, artifact, record.run)
+
+    def _beside(self, record: Record, artifact: str, part: ExamplesPart | RunPart | None) -> Path | None:
+        if part is None:
+            return None
+        found = self.path(artifact, record.task.name, record.key).with_name(part.file)
+        if not found.is_file():
+            return None
+        if files.sha256_file(found) == part.sha256:
+            return found
+        _warn_once(found, f"{found} is damaged: its record has another SHA-256. It counts as missing.")
+        return None
+
+    def imported(self) -> list[Imported]:
+        """The imports in this folder, which are never among its records; unreadable imports only warn."""
+        found = []
+        for folder in imported.Imported.homes(self.root):
+            try:
+                found.append(imported.Imported.read(folder))
+            except RecordError as error:
+                _warn(f"{error.message} It is left out.")
+        return [one for one in found if one is not None]
+
+    def _first(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
+        """The record that was there first; it gives way where a file beside it has just been replaced."""
+        there = self.read(path) or record
+        for part in contents:
+            mine, theirs = getattr(record, part), getattr(there, part)
+            replaced = theirs is not None and mine != theirs
+            if replaced and files.has_sha256(path.with_name(mine.file), mine.sha256):
+                _put_beside(path, contents)
+                files.replace(path, record.to_json().encode())
+                return record
+        return there
+
+    def _folders(self, artifact: str) -> list[str]:
+        """The folders of one artifact, at least one, the folder in use first."""
+        key = artifact.rpartition("-")[2]
+        there = self._artifacts.of(key)
+        return [artifact] if not there or there == [artifact] else sorted(there, key=lambda n: n != artifact)
+
+    def folders(self, key: str) -> list[Path]:
+        """The folders of the records of an artifact, by the start of its key as it is in their names."""
+        return [self.root / "records" / name for name in sorted(self._artifacts.of(key))]
+
+    def _gives_way(self, path: Path, record: Record) -> bool:
+        """Whether the file at `path` is replaced; a damaged file is moved aside."""
+        if not path.exists():
+            return False
+        there = self.read(path)
+        if there is None:
+            aside = path.with_suffix(".broken")
+            _warn(f"{path} was damaged; it is kept as {aside.name}.")
+            files.move(path, aside)
+            return False
+        return there.purpose == "trial" and record.purpose == "final"
+
+    @staticmethod
+    def read(path: Path) -> Record | None:
+        """The record in a file, None if there is no file or it is damaged, which is logged as a warning.
+
+        Raises:
+            RecordError: The record is of a newer schema, or cannot be read.
+        """
+        try:
+            return Store.parse(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
+        except ValueError as error:
+            _warn_once(path, f"{path} is damaged: {error}. It counts as not done.")
+            return None
+
+    @staticmethod
+    def parse(path: Path) -> Record:
+        """The record in a file, held against the file's place.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordError: The record is of a newer schema, or the file holds none.
+            ValueError: The file is damaged, or holds another record than its place says.
+        """
+        return Store._parse(path.read_bytes(), path, where=str(path))
+
+    @staticmethod
+    def _parse(content: bytes, path: Path, *, where: str) -> Record:
+        """The record in some bytes, held against the place of its file."""
+        try:
+            record = RECORDS.parse(content.decode("utf-8"), where=where)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError("it is truncated, or no JSON") from error
+        if problem := _misplacement(record, path):
+            raise ValueError(problem)
+        return record
+
+
+LISTING_SECONDS = 15.0
+"""The age up to which a listing of a remote is believed; ten times what it took, where that is more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Differences:
+    """What a remote and a folder do not have in common: objects to fetch, files of records to send."""
+
+    fetch: tuple[str, ...]
+    send: tuple[Path, ...]
+
+
+@dataclass(kw_only=True)
+class _Listing:
+    """The records of one artifact in a remote, as listed; those that were dealt with are in `done`, too."""
+
+    until: float
+    names: dict[str, ObjectInfo]
+    done: dict[str, ObjectInfo] = field(default_factory=dict)
+
+
+class SharedRecords:
+    """The records of a remote, of which those in a results folder are copies.
+
+    `records/<start of the artifact's key>/<task>/<key>.json` is a record, whatever its model is called, so of
+    several writers of a key one is first. Files beside it have the start of their SHA-256 in their names and
+    are there before it, so that no record is ever seen with the file of another. What is read is held against
+    its place and its digest; a damaged object counts as absent and is replaced.
+    """
+
+    def __init__(self, remote: Remote, store: Store) -> None:
+        self.remote = remote
+        self._store = store
+        self._listings: dict[str, _Listing] = {}
+        self._better: set[Path] = set()
+
+    def look_up(self, artifact: str, task: str, key: str, *, now: bool = False) -> bool:
+        """Fetch the records of an artifact that the folder lacks; whether anything was fetched.
+
+        One request lists all of them, and a listing counts for some seconds: `now` asks for this one record.
+        """
+        if now:
+            return self._fetch(self._object(artifact, task, key), self._store.path(artifact, task, key))
+        start = artifact.rpartition("-")[2]
+        listing = self._listings.get(start)
+        begun = time.monotonic()
+        if listing is not None and begun < listing.until:
+            return False
+        names, ended = self.remote.objects(f"records/{start}"), time.monotonic()
+        until = ended + max(LISTING_SECONDS, 10 * (ended - begun))
+        listing = _Listing(until=until, names=names, done=listing.done if listing else {})
+        self._listings[start] = listing
+        new = [n for n, info in names.items() if n.endswith(".json") and listing.done.get(n) != info]
+        fetched = self.remote.each(lambda name: self._fetch_listed(name, names[name], artifact), new)
+        listing.done |= {name: names[name] for name in new}
+        return any(fetched)
+
+    def has_listed(self, artifact: str) -> bool:
+        """Whether the records of an artifact were looked up before."""
+        return artifact.rpartition("-")[2] in self._listings
+
+    def difference(self) -> _Differences:
+        """What is to be fetched and sent so that remote and folder have the same records.
+
+        A record that is on both sides, and not the same, is to be fetched: the remote's counts.
+        """
+        there = {n: i for n, i in self.remote.objects("records").items() if n.endswith(".json")}
+        here = {self._name(path): path for path in self._files("*")}
+        both = self.remote.each(
+            lambda n: n if self._differs(n, there[n], here[n]) else "", [*(here & there.keys())]
+        )
+        lacking = [n for n in there if n not in here]
+        return _Differences(
+            fetch=tuple(sorted([*lacking, *filter(None, both)])),
+            send=tuple(path for name, path in here.items() if name not in there),
+        )
+
+    def fetch(self, names: Iterable[str]) -> int:
+        """Fetch records by the names of their objects; returns how many there were."""
+        return sum(self.remote.each(lambda name: self._fetch(name, None), [*names]))
+
+    def send_missing(self) -> int:
+        """Send the records that the remote lacks, of every artifact that was looked up; returns their number.
+
+        They are of a run that was killed before it sent them, or that had no remote.
+        """
+        missing = [
+            path
+            for start, listing in self._listings.items()
+            for path in self._files(f"*-{start}")
+            if self._name(path) not in listing.names or path in self._better
+        ]
+        return len(self.remote.each(self.send, missing))
+
+    def send(self, path: Path, *, again: bool = False) -> Record | None:
+        """Send a record with the files beside it; returns the one that counts, None if the file is damaged.
+
+        One that was there first replaces the record in the folder, unless it is a trial and this one final.
+        """
+        record = self._store.read(path)
+        if record is None:
+            return None
+        name, content = self._name(path), path.read_bytes()
+        beside = self._send_beside(path, record)
+        if not again and self.remote.create(name, content):
+            return record
+        before = self.remote.read(name)
+        first = None if before is None else self._parse(name, before, newer=True)
+        if first is not None and not again and not _yields(first, record):
+            if before != content:
+                self._place(path, name, first, before or b"")
+            return first
+        self.remote.replace(name, content)
+        for gone in set() if first is None else {*_beside_objects(name, first).values()} - beside:
+            self.remote.remove(gone)
+        return record
+
+    def _send_beside(self, path: Path, record: Record) -> set[str]:
+        """Send the files beside a record; returns the names of their objects."""
+        objects = _beside_objects(self._name(path), record)
+        for part, name in objects.items():
+            file = path.with_suffix(BESIDE[part])
+            if file.is_file() and files.has_sha256(file, getattr(record, part).sha256):
+                content = file.read_bytes()
+                if not self.remote.create(name, content):
+                    _warn(f"{self.remote.url}/{name} was damaged; it is replaced.")
+                    self.remote.replace(name, content)
+        return {*objects.values()}
+
+    def _fetch_listed(self, name: str, info: ObjectInfo, artifact: str) -> bool:
+        """Fetch a record unless the folder has the same; a final one there stays before a trial."""
+        place = PurePosixPath(name)
+        path = self._store.path(artifact, place.parent.name, place.stem)
+        return (not path.exists() or self._differs(name, info, path)) and self._fetch(name, path)
+
+    def _differs(self, name: str, info: ObjectInfo, path: Path) -> bool:
+        """Whether the object of a record is another than its file."""
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return True
+        return not info.proves(content) and self.remote.read(name) != content
+
+    def _fetch(self, name: str, path: Path | None) -> bool:
+        """Fetch a record with the files beside it to its place; False without one, or if it is damaged."""
+        for attempt in range(2):
+            content = self.remote.read(name)
+            if content is None:
+                return False
+            record = self._parse(name, content, warn=attempt > 0)
+            if record is not None:
+                slug = artifact_slug(record.model.name, record.model.artifact)
+                path = path or self._store.path(slug, record.task.name, record.key)
+                return self._place(path, name, record, content)
+        return False
+
+    def _place(self, path: Path, name: str, record: Record, content: bytes) -> bool:
+        """Write a fetched record to its place, the files beside it first; False where a final one stays."""
+        there = self._store.read(path)
+        if there is not None and _yields(record, there):
+            self._better.add(path)
+            return False
+        contents = self._read_beside(name, record)
+        _put_beside(path, contents)
+        files.replace(path, content)
+        _remove_beside(path, BESIDE.keys() - contents.keys())
+        _failed(path).unlink(missing_ok=True)
+        return True
+
+    def _read_beside(self, name: str, record: Record) -> dict[str, bytes]:
+        """The files beside a record; one that is gone or damaged only warns, and counts as missing."""
+        contents = {}
+        for part, beside in _beside_objects(name, record).items():
+            content = self.remote.read(beside)
+            if content is not None and hashlib.sha256(content).hexdigest() == getattr(record, part).sha256:
+                contents[part] = content
+            else:
+                what = "is not there" if content is None else "is damaged: its record has another SHA-256"
+                _warn(f"{self.remote.url}/{beside} {what}. It counts as missing.")
+        return contents
+
+    def _parse(self, name: str, content: bytes, *, warn: bool = True, newer: bool = False) -> Record | None:
+        """The record in an object; None if it is damaged, or of a newer schema unless that is an error."""
+        where = f"{self.remote.url}/{name}"
+        try:
+            return Store._parse(content, Path(name), where=where)
+        except NewerSchemaError as error:
+            if newer:
+                raise
+            _warn(f"{error.message} It is left out.")
+        except (RecordError, ValueError) as error:
+            if warn:
+                _warn(f"{where} is damaged: {str(error).splitlines()[0].rstrip('.')}. It counts as not done.")
+        return None
+
+    def _files(self, folders: str) -> list[Path]:
+        """The files of finished records in some folders of the results folder, sorted."""
+        found = sorted((self._store.root / "records").glob(f"{folders}/*/*.json"))
+        return [path for path in found if not path.name.endswith(FAILED)]
+
+    @staticmethod
+    def _object(artifact: str, task: str, key: str) -> str:
+        return f"records/{artifact.rpartition('-')[2]}/{_folder(task)}/{key}.json"
+
+    @staticmethod
+    def _name(path: Path) -> str:
+        """The name of the object of a record's file."""
+        return SharedRecords._object(path.parent.parent.name, path.parent.name, path.stem)
+
+
+def _yields(there: Record, new: Record) -> bool:
+    """Whether a record is replaced by another under its key: a trial by a final one."""
+    return there.purpose == "trial" and new.purpose == "final"
+
+
+def _beside_objects(name: str, record: Record) -> dict[str, str]:
+    """The names of the objects beside that of a record, by the part of the record that names them."""
+    parts = {part: getattr(record, part) for part in BESIDE}
+    start = name.removesuffix(".json")
+    return {
+        part: f"{start}.{one.sha256[:16]}{BESIDE[part]}" for part, one in parts.items() if one is not None
+    }
+
+
+class _ArtifactFolders:
+    """The names of the folders in `records/`, listed again when that folder has changed.
+
+    A look-up without it would list all of them, of which there may be thousands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp = 0
+        self._names: dict[str, list[str]] = {}
+
+    def of(self, key: str) -> list[str]:
+        """The names that end in the start of an artifact's key, sorted."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+            if changed != self._stamp:
+                self._list()
+                # A change in the same tick of the clock would not be seen: a new listing counts once.
+                self._stamp = changed if time.time_ns() - changed > SETTLED_NS else 0
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return self._names.get(key, [])
+
+    def _list(self) -> None:
+        self._names = {}
+        for name in sorted(os.listdir(self._folder)):
+            self._names.setdefault(name.rpartition("-")[2], []).append(name)
+
+
+def _misplacement(record: Record, path: Path) -> str:
+    """The reason why a record cannot be the one of its file; empty if it can."""
+    artifact = path.parent.parent.name.rpartition("-")[2]
+    if record.key != _key(path):
+        return f"it holds the record of another key, {record.key[:12]}"
+    if digest(record.identity) != record.key:
+        return "its key is not the digest of its identity"
+    if _folder(record.task.name) != path.parent.name:
+        return f"it holds a record of another task, {record.task.name}"
+    if not record.model.artifact.startswith(artifact):
+        return f"its folder is not that of its model, {record.model.artifact[:12]}"
+    if (record.status == "failed") != path.name.endswith(FAILED):
+        return f"it holds a record that is {record.status}"
+    return ""
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        return path.exists() and Store.read(path) is not None
+    except RecordError:
+        return False
+
+
+_warned: set[tuple[Path, int, int]] = set()
+"""The damaged files that were warned of, with size and time."""
+
+
+def _warn_once(path: Path, message: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        stat = path.stat()
+        if (stamp := (path, stat.st_size, stat.st_mtime_ns)) not in _warned:
+            _warned.add(stamp)
+            _warn(message)
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning("%s", message)
+
+
+SETTLED_NS = 2_000_000_000
+"""The age of a change of a folder below which a listing is not kept; some file systems count in seconds."""
+
+FAILED = ".failed.json"
+"""The end of the name of a failure's file."""
+
+
+BESIDE = {"examples": ".examples.parquet", "run": ".run.parquet"}
+"""The ends of the names of files beside a record, by the part of the record that names them."""
+
+
+def _naming(path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
+    """A record with the names and hashes of the files beside it."""
+    parts = {}
+    for part, content in contents.items():
+        named = {"file": path.with_suffix(BESIDE[part]).name, "sha256": hashlib.sha256(content).hexdigest()}
+        parts[part] = getattr(record, part).model_copy(update=named)
+    return record.model_copy(update=parts) if parts else record
+
+
+def _put_beside(path: Path, contents: Mapping[str, bytes]) -> None:
+    for part, content in contents.items():
+        files.replace(path.with_suffix(BESIDE[part]), content, last=False)  # the record comes after it
+
+
+def _remove_beside(path: Path, parts: Iterable[str]) -> None:
+    """Remove the files of a replaced record that the new one does not have."""
+    for part in parts:
+        path.with_suffix(BESIDE[part]).unlink(missing_ok=True)
+
+
+def _failed(path: Path) -> Path:
+    return path.with_suffix(FAILED)
+
+
+def _key(path: Path) -> str:
+    """The key in the name of a record's or a failure's file."""
+    return path.name.removesuffix(FAILED).removesuffix(".json")
+
+
+def _folder(task: str) -> str:
+    """The name of a task's folder."""
+    return "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"

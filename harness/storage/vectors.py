@@ -1,0 +1,535 @@
+"""Cached vectors on disk, reused between tasks and runs: one for each text, or one for each of its tokens.
+
+A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the two sides of a
+task are never confused: their prompts differ, or a text has the same vector on both. Texts are identified by
+their hash. A space is a folder of shards, safetensors files written in one step; each process adds its own,
+and a text in two shards has the same vector in both. A shard is named by the hash of its content: one with
+another content is removed on its first use in a process, and its texts are encoded again. A space of float16
+rounds vectors before they are first used, so that a score does not depend on what was cached. Where each
+token has a vector, a shard holds those of all tokens end to end, and where each text begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from safetensors.numpy import save
+
+from harness.core import files
+from harness.core.encoding import Encoding
+from harness.core.errors import DataError
+from harness.core.identity import canonical, digest
+from harness.core.types import Artifact, Role
+from harness.storage.remote import Remote
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+Vectors: TypeAlias = "NDArray[np.float32] | NDArray[np.float16]"
+
+KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
+
+DTYPES = {"F32": np.float32, "F16": np.float16}
+"""The precisions of vectors in a shard, by their names in safetensors."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenVectors:
+    """The vectors of the tokens of several texts.
+
+    Attributes:
+        vectors: (tokens, dimension), one text after the other; float32, or float16 where they were rounded.
+        offsets: (texts + 1,): text i has the vectors from offsets[i] to offsets[i + 1].
+    """
+
+    vectors: Vectors
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of vectors of each text, (texts,)."""
+        return np.diff(self.offsets)
+
+    def of(self, text: int) -> Vectors:
+        """The vectors of one text, (tokens, dimension)."""
+        return self.vectors[self.offsets[text] : self.offsets[text + 1]]
+
+    def take(self, texts: Sequence[int] | NDArray[np.int64]) -> TokenVectors:
+        """The vectors of some texts, in this order."""
+        chosen = np.asarray(texts, dtype=np.int64)
+        lengths = self.lengths[chosen]
+        return TokenVectors(
+            vectors=self.vectors[_spans(self.offsets[chosen], lengths)], offsets=_offsets(lengths)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the vectors."""
+        return self.vectors.nbytes
+
+    @staticmethod
+    def join(parts: Sequence[TokenVectors]) -> TokenVectors:
+        """The texts of several parts, one part after the other."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return TokenVectors(
+            vectors=np.concatenate([part.vectors for part in parts]), offsets=_offsets(lengths)
+        )
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of several spans, one after the other.
+
+    >>> _spans(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Shard:
+    """The hashes of some texts, (texts,), and their vectors; with `offsets` those of their tokens."""
+
+    keys: NDArray[np.void]
+    vectors: Vectors
+    offsets: NDArray[np.int64] | None = None
+
+
+def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
+    name = digest(identity)
+    return root / "vectors" / name[:2] / name
+
+
+class Space:
+    """The cached vectors of one space identity; `refresh` reads shards that other processes added."""
+
+    def __init__(self, root: Path, identity: dict[str, object]) -> None:
+        self.folder = _space_folder(root, identity)
+        self.identity = identity
+        self._root = root
+        self._shards: set[Path] = set()
+        self._high = np.empty(0, np.uint64)
+        self._low = np.empty(0, np.uint64)
+        self._place = np.empty((0, 2), np.int64)
+        self._order: list[_Shard] = []
+        self._paths: list[Path | None] = []
+        self._held: dict[str, int] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the shards that were added since the last call; a damaged one is removed with a warning.
+
+        One that was held in memory until it was written is read from its file from now on.
+        """
+        new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
+        opened = {path: shard for path in new if (shard := self._open(path)) is not None}
+        self._shards.update(opened)
+        for path in [path for path in opened if path.name in self._held]:
+            place = self._held.pop(path.name)
+            self._order[place], self._paths[place] = opened.pop(path), path
+        self._take_in([*opened.values()], [*opened])
+
+    def _open(self, path: Path) -> _Shard | None:
+        """A shard that is what its name says; None if it is damaged or cannot be read."""
+        problem = ""
+        try:
+            problem = shard_problem(path, self._root)
+            if not problem:
+                return _read_shard(path)
+            path.unlink()
+            _warn(f"{path} is damaged: {problem}. It is removed, and its texts are encoded again.")
+        except FileNotFoundError:  # another process has removed it
+            return None
+        except OSError as error:
+            self._shards.add(path)
+            _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
+        return None
+
+    def rounded(self, vectors: Vectors | TokenVectors) -> Vectors | TokenVectors:
+        """Vectors in the precision of the space.
+
+        Raises:
+            DataError: A component is too large for float16.
+        """
+        if isinstance(vectors, TokenVectors):
+            return TokenVectors(vectors=self._rounded(vectors.vectors), offsets=vectors.offsets)
+        return self._rounded(vectors)
+
+    def _rounded(self, vectors: Vectors) -> Vectors:
+        if self.identity.get("vectors") != "float16":
+            return vectors
+        with np.errstate(over="ignore"):
+            found = vectors.astype(np.float16)
+        if np.isinf(found).any() and np.isfinite(vectors).all():
+            raise DataError(
+                "A vector has a component above 65,504, the largest number of float16.",
+                hint="Leave out --vectors float16.",
+            )
+        return found
+
+    @staticmethod
+    def join(parts: Sequence[Vectors | TokenVectors]) -> Vectors | TokenVectors:
+        """The vectors of several parts, one part after the other."""
+        of_tokens = [part for part in parts if isinstance(part, TokenVectors)]
+        if of_tokens:
+            return TokenVectors.join(of_tokens)
+        return np.concatenate([part for part in parts if not isinstance(part, TokenVectors)])
+
+    def hold(self, keys: NDArray[np.void], vectors: Vectors | TokenVectors, content: bytes) -> None:
+        """Make vectors available in this process that the driver has yet to write.
+
+        Args:
+            keys: The hashes of their texts.
+            vectors: The vectors.
+            content: The file that will have them (see `shard_bytes`).
+        """
+        self._held[_shard_name(content)] = len(self._order)
+        self._take_in([_shard(keys, vectors)], [None])
+
+    def _take_in(self, shards: Sequence[_Shard], paths: Sequence[Path | None]) -> None:
+        if not shards:
+            return
+        highs, lows, places = [self._high], [self._low], [self._place]
+        for shard in shards:
+            highs.append(shard.keys["high"])
+            lows.append(shard.keys["low"])
+            rows = np.arange(len(shard.keys), dtype=np.int64)
+            places.append(np.column_stack([np.full(len(rows), len(self._order)), rows]))
+            self._order.append(shard)
+        self._paths += paths
+        high = np.concatenate(highs)
+        by_high = np.argsort(high, kind="stable")
+        self._high = high[by_high]
+        self._low = np.concatenate(lows)[by_high]
+        self._place = np.concatenate(places)[by_high]
+
+    def missing(self, texts: Sequence[str]) -> list[str]:
+        """The texts without a cached vector, each once, in order."""
+        unique = list(dict.fromkeys(texts))
+        known = self._find(Space.text_keys(unique)) >= 0
+        return [t for t, k in zip(unique, known, strict=True) if not k]
+
+    def get(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of `texts`, shape (len(texts), dimension).
+
+        Raises:
+            KeyError: A text has no cached vector.
+            DataError: A cached vector is not finite.
+        """
+        places = self._places(texts)
+        dimension = self._order[0].vectors.shape[1] if self._order else 0
+        out = np.empty((len(texts), dimension), np.float32)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            out[here] = self._read(shard, places[here, 1])
+        return out
+
+    def get_tokens(self, texts: Sequence[str]) -> TokenVectors:
+        """The vectors of the tokens of `texts`, in the precision of the space.
+
+        Raises:
+            KeyError: A text has no cached vectors.
+            DataError: A cached vector is not finite.
+        """
+        places = self._places(texts)
+        lengths = self._token_counts(places)
+        offsets = _offsets(lengths)
+        first = self._order[0].vectors if self._order else np.zeros((0, 0), np.float16)
+        out = np.empty((int(offsets[-1]), first.shape[1]), first.dtype)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            starts = np.asarray(self._order[shard].offsets)[places[here, 1]]
+            out[_spans(offsets[:-1][here], lengths[here])] = self._read(shard, _spans(starts, lengths[here]))
+        return TokenVectors(vectors=out, offsets=offsets)
+
+    def token_views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+        """The vectors of the tokens of each text in float16, each (tokens, dimension).
+
+        In a space of float16 they are parts of its files, so that all of them need not fit into memory.
+
+        Raises:
+            KeyError: A text has no cached vectors.
+            DataError: A cached vector is not finite.
+        """
+        places = self._places(texts)
+        views = []
+        for shard, row in places.tolist():
+            offsets = np.asarray(self._order[shard].offsets)
+            found = self._order[shard].vectors[offsets[row] : offsets[row + 1]]
+            self._require_finite(shard, found)
+            views.append(found.astype(np.float16, copy=False))
+        return views
+
+    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """The number of token vectors of each text, (texts,).
+
+        Raises:
+            KeyError: A text has no cached vectors.
+        """
+        return self._token_counts(self._places(texts))
+
+    def _token_counts(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        lengths = np.zeros(len(places), np.int64)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            lengths[here] = np.diff(np.asarray(self._order[shard].offsets))[places[here, 1]]
+        return lengths
+
+    def _places(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """The shard of each text and its row there, (texts, 2)."""
+        found = self._find(Space.text_keys(texts))
+        if (found < 0).any():
+            raise KeyError(texts[int(np.argmax(found < 0))])
+        places: NDArray[np.int64] = self._place[found]
+        return places
+
+    def _read(self, shard: int, rows: NDArray[np.int64]) -> Vectors:
+        """Some vectors of a shard, all of them finite."""
+        found = self._order[shard].vectors[rows]
+        self._require_finite(shard, found)
+        return found
+
+    def _require_finite(self, shard: int, vectors: Vectors) -> None:
+        if not np.isfinite(vectors).all():
+            raise DataError(
+                f"A vector in {self._paths[shard] or 'memory'} is not finite.",
+                hint="`harness audit --repair` removes the file; its texts are encoded again then.",
+            )
+
+    def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
+        if not len(self._high) or not len(keys):
+            return np.full(len(keys), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._high, keys["high"]), len(self._high) - 1)
+        hit = (self._high[at] == keys["high"]) & (self._low[at] == keys["low"])
+        return np.where(hit, at, -1)
+
+    @staticmethod
+    def identity_of(
+        artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = "", context: str = ""
+    ) -> dict[str, object]:
+        """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
+
+        Of a trained model also the weights, since its key says only how they were made. Of one with a vector
+        for each token also the settings of the side; of a two-stage model the digest of its `context`.
+        """
+        return {
+            "artifact": artifact.key,
+            "output": encoding.output,
+            "dtype": encoding.dtype,
+            "pooling": encoding.pooling,
+            "normalize": encoding.normalize,
+            **_side(encoding, role),
+            "prompt": prompt,
+            "role": role,
+            **({"weights": artifact.weights} if artifact.trained else {}),
+            **({"vectors": encoding.vectors} if encoding.vectors != "float32" else {}),
+            **({"context": context} if encoding.context is not None else {}),
+        }
+
+    @staticmethod
+    def text_keys(texts: Sequence[str]) -> NDArray[np.void]:
+        """The 128-bit hash of each text, shape (len(texts),)."""
+        joined = b"".join(
+            hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts
+        )
+        return np.frombuffer(joined, dtype=KEY)
+
+    @staticmethod
+    def shard_bytes(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> bytes:
+        """The content of a shard's file: hashes (n, 16) and vectors (n, dimension).
+
+        Of TokenVectors those of all tokens, and offsets (n + 1,).
+        """
+        shard = _shard(keys, vectors)
+        hashes = np.ascontiguousarray(shard.keys).view(np.uint8).reshape(len(shard.keys), 16)
+        offsets = {} if shard.offsets is None else {"offsets": np.ascontiguousarray(shard.offsets)}
+        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(shard.vectors), **offsets}))
+
+    @staticmethod
+    def write_shard(
+        root: Path, identity: Mapping[str, object], content: bytes, remote: Remote | None = None
+    ) -> None:
+        """Write a shard (see `shard_bytes`); an equal shard is the same file, and a damaged one is replaced.
+
+        With a remote it is sent there as well, so that workers elsewhere have it.
+
+        Raises:
+            StoreError: The shard cannot be written or sent.
+        """
+        folder = _space_folder(root, identity)
+        about = folder / "space.json"
+        if not about.exists():
+            files.write_once(about, canonical(identity).encode())
+        path = folder / _shard_name(content)
+        if not files.write_once(path, content) and shard_problem(path, root):
+            files.replace(path, content)
+        if remote is not None:
+            remote.replace(_object(path), content)
+
+    def exchange(self, remote: Remote) -> None:
+        """Fetch the shards of a remote that the cache lacks, send those that it lacks, and `refresh`.
+
+        What is fetched counts only with the hash in its name; a damaged object is removed with a warning.
+
+        Raises:
+            StoreError: The remote cannot be read or written, or the cache not be written.
+        """
+        there = {name: info.size for name, info in remote.objects(_object(self.folder)).items()}
+        here = {_object(path): path for path in self.folder.glob("*.safetensors")}
+        about = f"{_object(self.folder)}/space.json"
+        if about not in there:
+            remote.create(about, canonical(self.identity).encode())
+        for name in sorted(there.keys() - here.keys()):
+            if name.endswith(".safetensors"):
+                self._fetch(remote, name, there[name])
+        for name, path in here.items():
+            if there.get(name) != path.stat().st_size and not shard_problem(path, self._root):
+                remote.upload(name, path)
+        self.refresh()
+
+    def _fetch(self, remote: Remote, name: str, size: int) -> None:
+        """Fetch a shard, once more if it comes damaged."""
+        for _ in range(2):
+            content = remote.read(name, size=size)
+            if content is None:  # another process has removed it
+                return
+            if _shard_name(content) == PurePosixPath(name).name:
+                self.write_shard(self._root, self.identity, content)
+                return
+        remote.remove(name)
+        _warn(f"{remote.url}/{name} was damaged, and is removed. Its texts are encoded again.")
+
+
+def _object(path: Path) -> str:
+    """The name in a remote of a space's folder, or of a shard: the place in the cache."""
+    parts = path.parts
+    return "/".join(parts[len(parts) - 1 - parts[::-1].index("vectors") :])
+
+
+def _shard_name(content: bytes) -> str:
+    """The name of the file of a shard."""
+    return f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+
+
+def _side(encoding: Encoding, role: Role) -> dict[str, object]:
+    """The settings of an encoding that the texts of one side depend on."""
+    late = encoding.late_interaction
+    if late is None:
+        return {"max_length": encoding.max_length}
+    if role == "query":
+        own = {"expansion": late.expansion, "attends_to_expansion": late.attends_to_expansion}
+        return {"max_length": late.query_length, "prefix": late.query_prefix, **own}
+    return {"max_length": late.document_length, "prefix": late.document_prefix, "skiplist": late.skiplist}
+
+
+def _shard(keys: NDArray[np.void], vectors: Vectors | TokenVectors) -> _Shard:
+    if isinstance(vectors, TokenVectors):
+        return _Shard(keys=keys, vectors=vectors.vectors, offsets=vectors.offsets)
+    return _Shard(keys=keys, vectors=vectors)
+
+
+def drop_vectors(cache: Path, artifact_key: str) -> int:
+    """Remove the cached vectors of a model, whatever its encoding; returns the bytes of their files.
+
+    Args:
+        cache: The cache folder.
+        artifact_key: The ArtifactKey of the model.
+    """
+    freed = 0
+    for about in sorted((cache / "vectors").glob("*/*/space.json")):
+        if _space_artifact(about) != artifact_key:
+            continue
+        freed += sum(path.stat().st_size for path in about.parent.iterdir() if path.is_file())
+        about.unlink(missing_ok=True)
+        shutil.rmtree(about.parent, ignore_errors=True)
+    return freed
+
+
+def cached_models(cache: Path) -> frozenset[str]:
+    """The ArtifactKeys of the models that have cached vectors."""
+    return frozenset(map(_space_artifact, (cache / "vectors").glob("*/*/space.json"))) - {""}
+
+
+def _space_artifact(about: Path) -> str:
+    """The artifact of the space that a file describes; empty if it is damaged or gone."""
+    try:
+        return str(json.loads(about.read_bytes())["artifact"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def shard_problem(path: Path, cache: Path | None) -> str:
+    """What is wrong with a shard, empty if nothing: its layout, or its hash, which is its name.
+
+    With `cache` the hash is computed once for a file's size, times and inode.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        _read_shard(path)
+    except ValueError as error:
+        return str(error)
+    return "" if files.has_sha256(path, path.stem, cache) else "its content is not that of its name"
+
+
+def shard_is_finite(path: Path) -> bool:
+    """Whether all vectors of a whole shard are finite."""
+    return bool(np.isfinite(_read_shard(path).vectors).all())
+
+
+def _read_shard(path: Path) -> _Shard:
+    """The hashes and memory-mapped vectors of a shard.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no shard, or not whole.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(min(length, size))
+    try:
+        layout = json.loads(header)
+        dtypes = {"keys": np.uint8, "vectors": DTYPES[layout["vectors"]["dtype"]], "offsets": np.int64}
+        parts = {
+            name: _mapped(path, dtype, 8 + length + layout[name]["data_offsets"][0], layout[name]["shape"])
+            for name, dtype in dtypes.items()
+            if name in layout
+        }
+        keys, vectors, offsets = parts["keys"], parts["vectors"], parts.get("offsets")
+        texts = len(vectors) if offsets is None else len(offsets) - 1
+        if 8 + length + sum(part.nbytes for part in parts.values()) != size or keys.shape != (texts, 16):
+            raise ValueError
+        if offsets is not None and (offsets[-1] != len(vectors) or (np.diff(offsets) < 0).any()):
+            raise ValueError
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise ValueError("it is no shard of vectors, or not whole") from error
+    return _Shard(keys=np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors=vectors, offsets=offsets)
+
+
+def _mapped(path: Path, dtype: DTypeLike, start: int, shape: Sequence[int]) -> NDArray[Any]:
+    """An array in a file; one without elements cannot be mapped."""
+    return np.memmap(path, dtype, "r", start, tuple(shape)) if 0 not in shape else np.zeros(shape, dtype)
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning("%s", message)

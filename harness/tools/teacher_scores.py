@@ -1,0 +1,542 @@
+"""A teacher's scores for distillation: which documents a query has, and how similar they are to it.
+
+Its positives come first, then candidates, which BM25 or a model ranks. The outcome is written by
+harness.data.scored_data.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from harness.core import provenance
+from harness.core.arguments import checked_fields
+from harness.core.encoding import Encoding, OwnTexts, Ranking, Settings
+from harness.core.errors import DataError, UsageError, shortened
+from harness.core.identity import digest, encoding_identity
+from harness.core.types import SIDES, Artifact
+from harness.data.collection import Collection
+from harness.data.locate import DataSettings
+from harness.data.scored_data import ScoredData, ScoredRow
+from harness.jobs.context import Event, JobContext, WorkerLimits
+from harness.jobs.jobs import Resolve, with_weights
+from harness.jobs.maxsim import MaxSimRanker
+from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
+from harness.plan.models import ModelOptions, subject
+from harness.plan.plan import ConfiguredModel
+from harness.plan.request import require_sides
+from harness.search import bm25
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from harness.storage.vectors import Space
+
+Scale = Literal["none", "min-max"]
+"""How a query's scores are written: as the teacher gives them, or from 0, the lowest, to 1, the highest."""
+
+_RULES = 1
+"""The version of how documents are chosen and scored, raised whenever either changes."""
+
+_CHUNK = 256
+"""Queries whose documents' vectors are held at once."""
+
+_SAME = 1e-6
+"""The difference of scores, relative to a score above 1, up to which they are equal but for rounding."""
+
+_TEXTS = OwnTexts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringRequest:
+    """What a user asks for.
+
+    Attributes:
+        teacher: The model that scores, spelled as for a run.
+        candidates: The model that ranks documents, or BM25.
+        train_data: The pairs.
+        corpus: Further documents to choose from; empty for none.
+        documents: The documents of a query, its positives among them.
+        queries: The number of queries that are drawn; None for all.
+        scale: How scores are written.
+        settings: How the teacher encodes; its seed is that of every draw.
+    """
+
+    teacher: str
+    candidates: str
+    train_data: str
+    corpus: str = ""
+    documents: int = 32
+    queries: int | None = None
+    scale: Scale = "none"
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringPlan:
+    """A request with its models and its data, before anything is encoded.
+
+    Attributes:
+        queries: The ids of the queries that are scored, in the order of the data.
+    """
+
+    request: ScoringRequest
+    teacher: ConfiguredModel
+    candidates: ConfiguredModel
+    collection: Collection
+    queries: tuple[str, ...]
+
+    @staticmethod
+    def of(request: ScoringRequest, data: DataSettings, options: ModelOptions) -> ScoringPlan:
+        """The plan of a request.
+
+        Raises:
+            UsageError: A model or a setting cannot be used, or there is no such data.
+            DataError: A row of the data cannot be read.
+        """
+        settings = checked_fields(request.settings, Settings, "settings")
+        _check(request, settings)
+        teacher = subject(request.teacher, settings, options)
+        same = request.candidates == request.teacher
+        candidates = teacher if same else subject(request.candidates, Settings(), options)
+        _check_ranking(candidates)
+        collection = Collection.read(request.train_data, request.corpus, data)
+        names = tuple(collection.queries)
+        if request.queries is not None and request.queries < len(names):
+            drawn = random.Random(settings.seed).sample(range(len(names)), request.queries)
+            names = tuple(names[at] for at in sorted(drawn))
+        return ScoringPlan(
+            request=request, teacher=teacher, candidates=candidates, collection=collection, queries=names
+        )
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that the scores depend on."""
+        asked = self.request
+        return {
+            "teacher": _model_identity(self.teacher),
+            "candidates": _model_identity(self.candidates),
+            "data": {"pairs": dict(self.collection.pairs), "content": self.collection.content},
+            "documents": asked.documents,
+            "queries": asked.queries,
+            "scale": asked.scale,
+            "seed": asked.settings.seed,
+            "rules": _RULES,
+        }
+
+    @property
+    def key(self) -> str:
+        """The hash of the identity."""
+        return digest(self.identity)
+
+    @property
+    def pairs(self) -> int:
+        """The scores at most."""
+        return len(self.queries) * min(self.request.documents, len(self.collection.documents))
+
+    def there(self, folder: Path) -> ScoredData | None:
+        """What an earlier run made of the same request in a folder; None if the folder is free.
+
+        Raises:
+            UsageError: Something else lies there.
+        """
+        return ScoredData.read(folder, self.identity)
+
+
+def _check(request: ScoringRequest, settings: Settings) -> None:
+    """Refuse values that no model could use."""
+    if bm25.is_bm25(request.teacher):
+        raise UsageError(
+            f"{request.teacher} cannot be the teacher: its scores count the words that a query and a "
+            "document share, and are 0 for all documents that share none.",
+            hint="Give a model with vectors as --teacher; BM25 chooses the documents: --candidates bm25.",
+        )
+    if request.documents < 2:
+        raise UsageError(f"--documents is {request.documents}, and must be 2 or more.")
+    require_sides(settings.prompts)
+
+
+def _check_ranking(one: ConfiguredModel) -> None:
+    """Refuse methods of BM25 by whose scores it is not known which documents share a word with the query."""
+    if isinstance(one.encoding, Ranking) and one.encoding.method in ("bm25l", "bm25+"):
+        raise UsageError(
+            f"{one.artifact.name} gives a score to documents without a word of the query, too.",
+            hint="Choose candidates by the method lucene, robertson or atire.",
+        )
+
+
+def _model_identity(one: ConfiguredModel) -> dict[str, Any]:
+    """The identity of a model with its encoding or ranking."""
+    encoding = one.encoding
+    artifact = with_weights(one.artifact)
+    return {
+        "artifact": artifact.key,
+        **({"weights": artifact.weights} if artifact.trained else {}),
+        "encoding": encoding_identity(encoding),
+        **({"prompts": _prompts(encoding)} if isinstance(encoding, Encoding) else {}),
+    }
+
+
+def _prompts(encoding: Encoding) -> dict[str, str]:
+    return {side: encoding.prompt(_TEXTS, side) for side in SIDES}
+
+
+@dataclass(kw_only=True)
+class _Counts:
+    """What happened to queries: ids of those with fewer documents, with drawn ones, and so on.
+
+    Attributes:
+        fewer: Queries with fewer documents than asked.
+        drawn: Documents that were drawn, as too few share a word with the query, by query.
+        constant: Queries whose documents all have the same score.
+        unscored: Documents without a vector of a token, which were left out.
+        left_out: Queries that have no row: without a positive that has a score, or that cannot be scaled.
+    """
+
+    fewer: list[str] = field(default_factory=list)
+    drawn: dict[str, int] = field(default_factory=dict)
+    constant: list[str] = field(default_factory=list)
+    unscored: int = 0
+    left_out: list[str] = field(default_factory=list)
+
+
+def make_scored_data(
+    plan: ScoringPlan,
+    folder: Path,
+    *,
+    device: str,
+    cache: Path,
+    limits: WorkerLimits,
+    listen: Callable[[Event], None] = lambda _event: None,
+) -> ScoredData:
+    """Choose documents, score them, and put the data set in place in one step.
+
+    The vectors of the teacher, and of a model that chooses, are kept in the cache as they are made, so that
+    an interrupted run goes on.
+
+    Args:
+        plan: The request with its models and data.
+        folder: The folder to make; it may be there and empty.
+        device: A torch device.
+        cache: The cache folder.
+        limits: Threads and tokens.
+        listen: Called with the events of the work.
+
+    Raises:
+        ModelError: A model loads wrongly.
+        DataError: No query can be scored.
+        StoreError: The folder cannot be written.
+    """
+
+    def emit(event: Event) -> None:
+        if event.kind != "vectors":
+            listen(event)
+            return
+        from harness.storage.vectors import Space
+
+        Space.write_shard(cache, event.space, event.content)
+
+    counts = _Counts()
+    context = JobContext(device=device, cache=cache, emit=emit, limits=limits)
+    chosen = _chosen(plan, context, counts)
+    rows = list(_scored(plan, context, chosen, counts))
+    if not rows:
+        why = "has documents whose scores differ" if counts.constant else "can be scored"
+        hint = "Look into the data: harness data check --train-data DATA."
+        raise DataError(f"No query {why}.", hint=hint)
+    facts = _facts(plan, rows, counts)
+    return ScoredData.write(folder, plan.identity, facts, rows, plan.collection, _card(plan, facts))
+
+
+# The documents of each query
+
+
+class _Ranker(Protocol):
+    def rank(
+        self, queries: Sequence[str], documents: Sequence[str], *, k: int
+    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]: ...
+
+
+class _VectorRanker:
+    """The order of documents by a vector for each text."""
+
+    def __init__(self, context: JobContext, artifact: Artifact, encoding: Encoding) -> None:
+        self._context = context
+        self._of = (artifact, encoding)
+
+    def rank(
+        self, queries: Sequence[str], documents: Sequence[str], *, k: int
+    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        from harness.search.search import top_k
+
+        asked, there = _spaces(self._context, *self._of, queries, documents)
+        self._context.emit(Event(kind="stage", text="searching"))
+        scores, places = top_k(
+            asked.get(queries),
+            lambda start, end: there.get(documents[start:end]),
+            len(documents),
+            k=k,
+            similarity=self._of[1].similarity,
+        )
+        return list(zip(places, scores, strict=True))
+
+
+class _WordRanker:
+    """BM25's order of the documents that share a word with the query."""
+
+    def __init__(self, context: JobContext, ranking: Ranking) -> None:
+        self._ranker = BM25Ranker(ranking, lambda *step: tell_ranked(context, *step))
+
+    def rank(
+        self, queries: Sequence[str], documents: Sequence[str], *, k: int
+    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        found = self._ranker.rank(queries, documents, k=k, language=ENGLISH)
+        return [(places[scores > 0], scores[scores > 0]) for places, scores in found]
+
+
+def _ranker(one: ConfiguredModel, context: JobContext) -> _Ranker:
+    if isinstance(one.encoding, Ranking):
+        return _WordRanker(context, one.encoding)
+    artifact = _loaded(one, context)
+    if one.interacts_late:
+        return MaxSimRanker(context, artifact, one.encoding, _TEXTS)
+    return _VectorRanker(context, artifact, one.encoding)
+
+
+def _loaded(one: ConfiguredModel, context: JobContext) -> Artifact:
+    """The artifact of a model that was loaded and passed the sanity gate."""
+    assert isinstance(one.encoding, Encoding)
+    Resolve(artifact=one.artifact, encoding=one.encoding).run(context)
+    if one.has_two_stages:
+        context.emit(Event(kind="note", text=f"{one.artifact.name} reads texts behind the null context"))
+    return with_weights(one.artifact)
+
+
+def _chosen(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str, tuple[int, ...]]:
+    """The documents of each query by their place in the corpus: its positives, then candidates."""
+    collection, wanted = plan.collection, plan.request.documents
+    documents = list(collection.documents.values())
+    places = {name: at for at, name in enumerate(collection.documents)}
+    own = {text: at for at, text in enumerate(documents)}
+    texts = [collection.queries[name] for name in plan.queries]
+    most = max(len(collection.positives[name]) for name in plan.queries)
+    ranked = _ranker(plan.candidates, context).rank(texts, documents, k=wanted + most + 1)
+    chosen = {}
+    for name, text, (found, _) in zip(plan.queries, texts, ranked, strict=True):
+        positives = [places[one] for one in collection.positives[name]]
+        barred = {*positives, own.get(text, -1)}
+        first = [*positives, *(at for at in found.tolist() if at not in barred)][:wanted]
+        drawn = _drawn(f"{plan.request.settings.seed} {name}", first, barred, len(documents), wanted)
+        if drawn:
+            counts.drawn[name] = len(drawn)
+        chosen[name] = (*first, *drawn)
+    return chosen
+
+
+def _drawn(seed: str, first: Sequence[int], barred: set[int], count: int, wanted: int) -> tuple[int, ...]:
+    """Further documents by chance, none of them in `first` or `barred`, as far as there are any."""
+    taken = {*first, *barred} - {-1}
+    lacking = min(wanted - len(first), count - len(taken))
+    if lacking <= 0:
+        return ()
+    chance, found = random.Random(seed), dict[int, None]()
+    if count < 4 * (len(taken) + lacking):
+        return tuple(chance.sample([at for at in range(count) if at not in taken], lacking))
+    while len(found) < lacking:
+        at = chance.randrange(count)
+        if at not in taken:
+            found[at] = None
+    return tuple(found)
+
+
+# Their scores
+
+
+def _spaces(
+    context: JobContext,
+    artifact: Artifact,
+    encoding: Encoding,
+    queries: Sequence[str],
+    documents: Sequence[str],
+) -> tuple[Space, Space]:
+    """The vectors of both sides, those of these texts among them."""
+    for side, texts in zip(SIDES, (queries, documents), strict=True):
+        context.encode_missing(artifact, encoding, _TEXTS, side, list(dict.fromkeys(texts)), hold=True)
+    query, document = (context.space(artifact, encoding, _TEXTS, side) for side in SIDES)
+    return query, document
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Vectors:
+    """The teacher's vectors of both sides, and how they are compared."""
+
+    queries: Space
+    documents: Space
+    encoding: Encoding
+    device: str
+
+    def scores(
+        self, queries: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[int]]
+    ) -> Iterator[Sequence[float]]:
+        """The scores of each query and its documents, whose places in `documents` are its row.
+
+        By MaxSim a document of which no token has a vector has -inf.
+        """
+        late = self.encoding.late_interaction is not None
+        return self._maxsims(queries, documents, rows) if late else self._compared(queries, documents, rows)
+
+    def _compared(
+        self, queries: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[int]]
+    ) -> Iterator[Sequence[float]]:
+        from harness.search.search import compare
+
+        vectors = self.documents.get(documents)
+        for query, row in zip(self.queries.get(queries), rows, strict=True):
+            yield compare(query, vectors[list(row)], self.encoding.similarity)
+
+    def _maxsims(
+        self, queries: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[int]]
+    ) -> Iterator[Sequence[float]]:
+        from harness.search.search import maxsim
+
+        ours, theirs = self.queries.get_tokens(queries), self.documents.get_tokens(documents)
+        for number, row in enumerate(rows):
+            block = theirs.take(list(row))
+            longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
+            found = maxsim(ours.take([number]), block, device=self.device, longest=longest)
+            scores: list[float] = found[0].tolist()
+            yield scores
+
+
+def _teacher_vectors(
+    plan: ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], texts: Sequence[str]
+) -> _Vectors:
+    """The teacher's vectors of the queries and of every document that was chosen."""
+    encoding = plan.teacher.encoding
+    assert isinstance(encoding, Encoding)
+    known = plan.teacher == plan.candidates
+    artifact = with_weights(plan.teacher.artifact) if known else _loaded(plan.teacher, context)
+    used = dict.fromkeys(at for places in chosen.values() for at in places)
+    queries = [plan.collection.queries[name] for name in chosen]
+    both = _spaces(context, artifact, encoding, queries, [texts[at] for at in used])
+    return _Vectors(queries=both[0], documents=both[1], encoding=encoding, device=context.device)
+
+
+def _scored(
+    plan: ScoringPlan, context: JobContext, chosen: Mapping[str, tuple[int, ...]], counts: _Counts
+) -> Iterator[ScoredRow]:
+    """The rows, in the order of the queries."""
+    texts = list(plan.collection.documents.values())
+    vectors = _teacher_vectors(plan, context, chosen, texts)
+    context.emit(Event(kind="ranking", text="scoring", texts=len(chosen)))
+    for start in range(0, len(chosen), _CHUNK):
+        part = dict(islice(chosen.items(), start, start + _CHUNK))
+        places = dict.fromkeys(at for row in part.values() for at in row)
+        known = {at: number for number, at in enumerate(places)}
+        queries = [plan.collection.queries[name] for name in part]
+        rows = [[known[at] for at in row] for row in part.values()]
+        scores = vectors.scores(queries, [texts[at] for at in places], rows)
+        for (name, row), found in zip(part.items(), scores, strict=True):
+            made = _row(plan, name, row, found, counts)
+            if made is not None:
+                yield made
+        context.emit(Event(kind="ranked", texts=len(part)))
+
+
+def _row(
+    plan: ScoringPlan, name: str, places: Sequence[int], scores: Sequence[float], counts: _Counts
+) -> ScoredRow | None:
+    """The row of a query; None without a positive that has a score, or where scores cannot be scaled."""
+    given = len(plan.collection.positives[name])
+    there = [at for at, score in enumerate(scores) if score != float("-inf")]
+    counts.unscored += len(scores) - len(there)
+    if not there or there[0] >= given:
+        counts.left_out.append(name)
+        return None
+    found = [scores[at] for at in there]
+    if len(found) < plan.request.documents:
+        counts.fewer.append(name)
+    if max(found) - min(found) <= _SAME * max(1.0, abs(max(found))):
+        counts.constant.append(name)
+        if plan.request.scale == "min-max":
+            counts.left_out.append(name)
+            return None
+    if plan.request.scale == "min-max":
+        low, high = min(found), max(found)
+        found = [(score - low) / (high - low) for score in found]
+    return ScoredRow(query=name, documents=tuple(places[at] for at in there), scores=tuple(found))
+
+
+def _facts(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> dict[str, Any]:
+    """What provenance.json says beside identity and files: no time and no path, so that runs are alike."""
+    every = [score for row in rows for score in row.scores]
+    return {
+        "teacher": _model_facts(plan.teacher),
+        "candidates": _model_facts(plan.candidates),
+        "data": plan.collection.name,
+        "counts": {
+            "queries": len(rows),
+            "documents": len({at for row in rows for at in row.documents}),
+            "scores": len(every),
+            "fewer": len(counts.fewer),
+            "drawn": sum(counts.drawn.values()),
+            "constant": len(counts.constant),
+            "left_out": len(counts.left_out),
+        },
+        "range": [min(every), max(every)],
+        "constant": counts.constant,
+        "left_out": counts.left_out,
+        "notes": [*plan.collection.notes, *_notes(plan, rows, counts)],
+        "harness": provenance.__version__,
+        "packages": {name: provenance.version(name) for name in ("torch", "bm25s", "pyarrow")},
+    }
+
+
+def _notes(plan: ScoringPlan, rows: Sequence[ScoredRow], counts: _Counts) -> Iterator[str]:
+    """What the data set lacks, in lines that name the first queries."""
+    wanted, of = plan.request.documents, f"of {len(plan.queries):,} queries"
+    if counts.fewer:
+        least = min(len(row.documents) for row in rows)
+        named = shortened(counts.fewer, most=3)
+        yield f"fewer than {wanted} documents: {len(counts.fewer):,} {of}, {least} at least ({named})"
+    if counts.drawn:
+        several = f"{sum(counts.drawn.values()):,} documents of {len(counts.drawn):,} {of}"
+        yield f"drawn by chance, as too few share a word with the query: {several}"
+    if counts.constant:
+        then = "left out" if plan.request.scale == "min-max" else "min–max scaling would divide 0 by 0"
+        named = shortened(counts.constant, most=3)
+        yield f"the same score for all documents: {len(counts.constant):,} {of}, {then} ({named})"
+    if counts.unscored:
+        yield f"no token with a vector: {counts.unscored:,} documents of queries, left out"
+    gone = [name for name in counts.left_out if name not in set(counts.constant)]
+    if gone:
+        named = shortened(gone, most=3)
+        yield f"no positive with a score: {len(gone):,} {of}, left out ({named})"
+
+
+def _model_facts(one: ConfiguredModel) -> dict[str, Any]:
+    artifact = with_weights(one.artifact)
+    return {
+        "name": artifact.name,
+        "artifact": artifact.key,
+        "weights": artifact.weights,
+        "revision": artifact.revision,
+    }
+
+
+def _card(plan: ScoringPlan, facts: Mapping[str, Any]) -> str:
+    """The text of the README."""
+    counts = facts["counts"]
+    scales = {"none": "the teacher's own similarities", "min-max": "scaled from 0 to 1 for each query"}
+    return (
+        f"{counts['queries']:,} queries with up to {plan.request.documents} documents each, and "
+        f"{counts['scores']:,} scores of {plan.teacher.artifact.name}.\n"
+        f"The first documents of a query are its positives, the others were ranked by "
+        f"{plan.candidates.artifact.name}.\n"
+        f"Scores are {scales[plan.request.scale]}; provenance.json says more.\n"
+    )

@@ -1,0 +1,287 @@
+"""Runs and judgements of retrieval tasks in the text formats of TREC, for trec_eval and pytrec_eval."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.core import files, paths
+from harness.core.arguments import split_names
+from harness.core.errors import DataError, UsageError, unknown
+from harness.core.types import SEED, Suite, SuiteOptions, artifact_slug
+from harness.plan import catalog
+from harness.results.results import Condition, MeasuredSuite, all_stores, condition_of, suite_views
+from harness.search.plaid import EXACT, index_option
+from harness.storage.record import Record
+from harness.training.model_store import ModelStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TrecExport:
+    """What was written.
+
+    Attributes:
+        files: The files.
+        settings: The settings under which their scores were measured.
+        missing: The retrieval tasks that were not measured with these settings.
+        others: Other settings with which some of the tasks were measured.
+    """
+
+    files: tuple[Path, ...]
+    settings: str
+    missing: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """The records of one condition by their tasks."""
+
+    condition: Condition
+    records: dict[str, Record] = field(default_factory=dict)
+
+
+def export_trec(
+    model: str,
+    folder: Path,
+    *,
+    suites: Sequence[str] = (),
+    tasks: str = "",
+    settings: str = "",
+    results: Path | None = None,
+) -> _TrecExport:
+    """Write `<model>-<key>/<task>.<split>[.<subset>].run` and `.qrels` of each retrieval task of a model.
+
+    All are of one condition: that of the most tasks, and of equals the one in full precision, as the first
+    table of `harness show` is.
+
+    Args:
+        model: A name, six or more digits of an artifact key, or a folder.
+        folder: The folder to write to; files of the same names are replaced.
+        suites: Only the tasks of these suites; without any, all that were measured.
+        tasks: Only these tasks, separated by commas.
+        settings: A part of the text of the condition to write, where there are several.
+        results: The results folder, None for the default.
+
+    Raises:
+        UsageError: There is nothing to write, or a record has no run.
+        DataError: An id cannot be written.
+        StoreError: The folder cannot be written.
+    """
+    of = " or ".join(suites) or model
+    records = MeasuredSuite.of(model, results).newest.records
+    opened = catalog.open_suites(suites, SuiteOptions(cache=paths.cache_folder(), results=results))
+    names = _names(records, opened)
+    for task in split_names(tasks):
+        if task not in names:
+            then = f"`harness show {model}` lists what was measured."
+            raise unknown(f"retrieval task of {of}", task, names, then=then)
+    wanted = [name for name in names if not tasks or name in split_names(tasks)]
+    measured = _measured(records, opened, wanted)
+    if not measured:
+        raise UsageError(
+            f"No retrieval task of {of} was measured with {model}.",
+            hint=f"`harness show {model}` lists what was.",
+        )
+    chosen = _chosen(measured, settings)
+    again = {name: _again(record, model, opened, results) for name, record in chosen.records.items()}
+    kept = [name for name, record in chosen.records.items() if record.run]
+    if 0 < len(kept) < len(again):
+        again = {name: f"{text}\nWithout it: --tasks {','.join(kept)}" for name, text in again.items()}
+    for name, record in chosen.records.items():
+        _check_ids(record, *_tables(record, again[name], results))
+    written = [
+        path
+        for name, record in chosen.records.items()
+        for path in _write(record, *_tables(record, again[name], results), folder)
+    ]
+    return _TrecExport(
+        files=tuple(written),
+        settings=chosen.condition.text,
+        missing=tuple(name for name in wanted if name not in chosen.records),
+        others=tuple(one.condition.text for one in measured if one is not chosen),
+    )
+
+
+def _names(records: Sequence[Record], suites: Sequence[Suite]) -> list[str]:
+    """The names of the retrieval tasks of suites, without any of those that were measured."""
+    if suites:
+        found = [task.name for suite in suites for task in suite.tasks if task.retrieves]
+    else:
+        found = [record.task.name for record in records if record.retrieves]
+    return list(dict.fromkeys(found))
+
+
+def _measured(records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]) -> list[_Measured]:
+    """The conditions of the wanted tasks: that of the most tasks first, of equals in the order of `show`."""
+    if suites:
+        views = [view for suite in suites for view in suite_views(records, suite)]
+        pairs = [(view.treatment, record) for view in views for record in view.records.values()]
+    else:
+        done = [record for record in records if record.main_score is not None]
+        pairs = [(condition_of(record), record) for record in sorted(done, key=_breadth)]
+    found: list[_Measured] = []
+    for condition, record in pairs:
+        if record.task.name in wanted:
+            mine = next((one for one in found if one.condition == condition), None)
+            if mine is None:
+                found.append(mine := _Measured(condition=condition))
+            mine.records[record.task.name] = record
+    return sorted(found, key=lambda one: (-len(one.records), one.condition.rank))
+
+
+def _breadth(record: Record) -> tuple[int, str]:
+    """The sort key of records of one task: the scored splits and subsets, then the time."""
+    cells = sum(map(len, record.scores.values()))
+    return cells, str(record.provenance.get("written", ""))
+
+
+def _chosen(measured: Sequence[_Measured], settings: str) -> _Measured:
+    """The first of several conditions, or the only one whose text has `settings` in it."""
+    if not settings:
+        return measured[0]
+    texts = [one.condition.text for one in measured]
+    found = [one for one in measured if one.condition.text == settings] or [
+        one for one in measured if settings in one.condition.text
+    ]
+    if len(found) == 1:
+        return found[0]
+    what = f"{len(found)} of them have" if found else "None of them has"
+    raise UsageError(
+        f"Its scores were measured with these settings: {'; '.join(texts)}. {what} {settings!r}.",
+        hint="Type a part of one with --settings that no other has.",
+    )
+
+
+def _again(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
+    """The command that makes the files of a record again."""
+    task = record.task.name
+    of = next((suite.name for suite in suites for known in suite.tasks if known.name == task), "")
+    hub = record.identity["data"].get("path")
+    suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
+    narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
+    words = ["harness", "run", "--model", _model_text(record, model, results), "--suite", suite, *narrow]
+    return shlex.join([*words, *_options(record, hub=bool(hub)), "--force"])
+
+
+def _model_text(record: Record, typed: str, results: Path | None) -> str:
+    """The model of a record as `harness run` takes it."""
+    about = record.model
+    if record.lineage:
+        there = ModelStore(paths.results_folder(results)).find(about.artifact)
+        return str(there[0]) if there else typed
+    if about.source != "local":
+        pinned = f"@{about.revision}" if about.revision and "/" in about.source else ""
+        return about.source if "@" in about.source else f"{about.source}{pinned}"
+    return typed if paths.expanded(typed).is_dir() else "FOLDER"
+
+
+def _options(record: Record, *, hub: bool) -> list[str]:
+    """The settings of a record as options of `harness run`."""
+    identity = record.identity
+    encoding = identity["encoding"]
+    found = []
+    late = encoding.get("late_interaction")
+    if late:
+        own = not late.get("by_task", True)
+        found += ["--query-length", str(late["query_length"])] if own else []
+        found += ["--max-length", str(late["document_length"])]
+        found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
+        found += ["--vectors", encoding.get("vectors", "float32")]
+        index = encoding.get("index") or identity.get("index")
+        found += ["--index", index_option(index) if index else EXACT]
+    elif encoding["output"] != "ranking":
+        found += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
+        found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
+        found += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
+        found += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
+    if draw := encoding.get("context"):
+        found += ["--context", draw["documents"]]
+        found += ["--context-seeds", str(draw["seed"] - SEED + 1)] if draw["seed"] != SEED else []
+    for role, text in identity["prompts"].items():
+        name = f"{record.task.name}-{role}" if role else record.task.name
+        found += ["--prompt", f"{name}={text}"] if text else []
+    found += ["--document-text", identity["documents"]] if "documents" in identity else []
+    found += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
+    if hub:
+        found += ["--splits", ",".join(identity["splits"])]
+        found += ["--subsets", ",".join(identity["subsets"])] if identity["subsets"] != ["default"] else []
+    return found
+
+
+def _tables(record: Record, again: str, results: Path | None) -> tuple[Any, Any]:
+    """The run and the per-example file of a record, as tables of pyarrow."""
+    import pyarrow.parquet as pq
+
+    stores, slug = all_stores(results), _slug(record)
+    run = next((path for store in stores if (path := store.run(record, slug))), None)
+    examples = next((path for store in stores if (path := store.examples(record, slug))), None)
+    if run is None or examples is None:
+        what = "run" if run is None else "per-example file"
+        part = record.run if run is None else record.examples
+        lost = "is gone or damaged" if part else "was not kept"
+        raise UsageError(
+            f"The {what} of {record.model.name} on {record.task.name} {lost}.",
+            hint=f"It is made again by: {again}",
+        )
+    return pq.read_table(run), pq.read_table(examples)
+
+
+def _slug(record: Record) -> str:
+    return artifact_slug(record.model.name, record.model.artifact)
+
+
+def _check_ids(record: Record, run: Any, examples: Any) -> None:
+    """Refuse ids that cannot be a field of a line.
+
+    Raises:
+        DataError: One is empty or has a blank, at which these formats part their fields.
+    """
+    judged = {name for gold in examples["gold"].to_pylist() for name in json.loads(gold)}
+    columns = (run["query_id"], run["document_id"], examples["example_id"])
+    for name in (*(name for column in columns for name in column.unique().to_pylist()), *judged):
+        if len(name.split()) != 1 or name != name.strip():
+            raise DataError(
+                f"{record.task.name}: the id {name!r} cannot be written: TREC's formats part fields at "
+                "blanks.",
+                hint="Give the data ids without blanks, or read the run file (results/README.md).",
+            )
+
+
+def _write(record: Record, run: Any, examples: Any, folder: Path) -> Iterator[Path]:
+    """Write the files of a record, two for each split and subset."""
+    import pyarrow.compute as pc
+
+    columns = ("split", "subset")
+    for part in run.group_by(columns, use_threads=False).aggregate([]).to_pylist():
+        name = ".".join([record.task.name, *(part[c] for c in columns if part[c] != "default")])
+        for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _qrels_lines)):
+            mine = table.filter(pc.and_(*(pc.equal(table[c], part[c]) for c in columns)))
+            path = folder / _slug(record) / f"{_file_name(name)}{ending}"
+            files.replace(path, "".join(f"{line}\n" for line in lines(mine, record)).encode())
+            yield path
+
+
+def _run_lines(table: Any, record: Record) -> Iterator[str]:
+    """query, Q0, document, rank, score, model; a score is written so that it is read as the same float32."""
+    tag = "-".join(record.model.name.split()) or "model"
+    scores = table["score"].to_numpy()
+    columns = (table[name].to_pylist() for name in ("query_id", "document_id", "rank"))
+    for query, document, rank, score in zip(*columns, scores, strict=True):
+        yield f"{query} Q0 {document} {rank} {score} {tag}"
+
+
+def _qrels_lines(table: Any, _record: Record) -> Iterator[str]:
+    """query, 0, document, grade."""
+    for query, judged in zip(table["example_id"].to_pylist(), table["gold"].to_pylist(), strict=True):
+        for document, grade in json.loads(judged).items():
+            yield f"{query} 0 {document} {grade}"
+
+
+def _file_name(name: str) -> str:
+    """A name without characters that a file's name cannot have."""
+    return "".join(c if c.isalnum() or c in "-._+" else "-" for c in name).strip(".") or "model"

@@ -1,0 +1,1 @@
+"""A trained model on disk, and the process that makes it."""

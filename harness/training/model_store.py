@@ -1,0 +1,467 @@
+"""Trained models in a results folder: `models/<name>-<key12>/`, put in place whole by one rename.
+
+A training works in a folder of its key beside them, which outlives a killed training and goes when its model
+is in place. Models are results: nothing prunes them with a cache. One whose key does not follow from its
+lineage, or whose content is not what its model.json says, is damaged and counts as absent. In a remote a
+model's files are below a name with the hash of its content, and its model.json, which is there last, says
+which content is the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from harness.core import files
+from harness.core.errors import HarnessError, RecordError, StoreError
+from harness.core.lineage import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
+from harness.core.types import Artifact
+from harness.encoder.folder.content import identify
+from harness.storage.remote import Remote
+from harness.training.training import LOG, MODEL, OUTPUT, read_log
+
+TRAINING = "training"
+"""The folder in a model with the circumstances of its training, which are no part of its content."""
+
+TENSORBOARD = "tensorboard"
+"""The folder of TensorBoard events in a training's folder."""
+
+_BEGUN = "training.json"
+_WORK = ".training-"
+_REMOVED = ".removed-"
+_BROKEN = re.compile(r"\.broken\d*$")
+
+_FAULTS = (OSError, HarnessError, TypeError, ValueError, LookupError, AttributeError)
+"""What reading a damaged folder may raise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModel:
+    """A trained model in its place.
+
+    Attributes:
+        folder: The model's folder.
+        document: Its model.json; None where that is missing or does not follow from itself.
+        cache: Where hashes of files are cached; None where each is computed anew.
+    """
+
+    folder: Path
+    document: ModelDocument | None
+    cache: Path | None = None
+
+    @staticmethod
+    def of(folder: Path, cache: Path | None = None) -> StoredModel:
+        """The model in a folder."""
+        return StoredModel(folder=folder, document=read_document(folder), cache=cache)
+
+    @functools.cached_property
+    def problem(self) -> str:
+        """What is wrong with it, by its whole content; empty for a whole model."""
+        if self.document is None:
+            here = (self.folder / FILE).is_file()
+            return f"its {FILE} does not follow from its lineage" if here else f"it has no {FILE}"
+        try:
+            same = identify(self.folder, self.cache).document is not None
+        except _FAULTS as error:
+            reason = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+            return reason.rstrip(".")
+        return "" if same else f"its content is not that in its {FILE}"
+
+    @property
+    def name(self) -> str:
+        """The model's name, as far as it is known."""
+        return self.folder.name.rpartition("-")[0] if self.document is None else self.document.name
+
+    @property
+    def key(self) -> str:
+        """The ArtifactKey, or its first 12 digits where that is all that is known."""
+        return self.folder.name.rpartition("-")[2] if self.document is None else self.document.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedModel:
+    """A training that has begun and is not at its end.
+
+    Attributes:
+        folder: The folder of the training.
+        name: The name that the model will have.
+        key: Its ArtifactKey, or the first 12 digits where that is all that is known.
+        recipe: The recipe in words.
+        seed: The seed; None where it is not known.
+        steps: The steps of the whole training; None where that is not known.
+        done: The steps in its log.
+        diverged: Why it diverged, empty if it did not.
+    """
+
+    folder: Path
+    name: str
+    key: str
+    recipe: str = ""
+    seed: int | None = None
+    steps: int | None = None
+    done: int = 0
+    diverged: str = ""
+
+
+class ModelStore:
+    """The trained models of a results folder, and with a remote those that other machines have trained."""
+
+    def __init__(self, results: Path, remote: Remote | None = None) -> None:
+        self.root = results / "models"
+        self._remote = remote
+
+    def folder(self, slug: str) -> Path:
+        """The place of a model, whether it is there or not; `slug` is that of its Artifact."""
+        return self.root / slug
+
+    def work(self, key: str) -> Path:
+        """The folder of a training, whether it is there or not."""
+        return self.root / f"{_WORK}{key[:12]}"
+
+    def begin(self, key: str, *, name: str, lineage: Lineage, steps: int | None) -> Path:
+        """Make the folder of a training, or find the one of a killed training; a model half written goes.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        work = self.work(key)
+        about = {"name": name, "key": key, "recipe": lineage.text, "seed": lineage.seed, "steps": steps}
+        before = {name: value for name, value in _begun(work).items() if name == "micro_batch"}
+        files.replace(work / _BEGUN, json.dumps({"schema": 1, **about, **before}, indent=1).encode())
+        shutil.rmtree(work / MODEL, ignore_errors=True)
+        return work
+
+    def micro_batch(self, key: str) -> int | None:
+        """The rows in a pass that fitted into memory in an earlier part of a training; None for no limit."""
+        found = _begun(self.work(key)).get("micro_batch")
+        return found if isinstance(found, int) else None
+
+    def set_micro_batch(self, key: str, rows: int) -> None:
+        """Keep the rows in a pass for the next part of a training.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        self._set(key, "micro_batch", rows)
+
+    def divergence(self, key: str) -> str:
+        """Why a training diverged, which would do so again; empty for any other."""
+        return str(_begun(self.work(key)).get("diverged", ""))
+
+    def set_divergence(self, key: str, reason: str) -> None:
+        """Keep that a training diverged.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        self._set(key, "diverged", reason)
+
+    def _set(self, key: str, name: str, value: object) -> None:
+        work = self.work(key)
+        files.replace(work / _BEGUN, json.dumps({**_begun(work), name: value}, indent=1).encode())
+
+    def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
+        """The folder of a whole model and its document; None without one. A damaged one is warned of."""
+        for folder in self.folders(key):
+            found = StoredModel.of(folder, cache)
+            if found.document is not None and found.document.key != key:
+                continue
+            if found.document is not None and not found.problem:
+                return folder, found.document
+            _warn_once(folder, found.problem)
+        return None
+
+    def obtain(self, key: str, slug: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
+        """A whole model as `find` gives it; one that is only in the remote is fetched into the folder `slug`.
+
+        Raises:
+            StoreError: The remote cannot be read, or the results folder cannot be written.
+        """
+        return self.find(key, cache) or (self.find(key) if self._fetch(key, slug) else None)
+
+    def send(self, key: str, cache: Path | None = None) -> None:
+        """Send a model to the remote, if there is one; another that was there first takes its place here.
+
+        Raises:
+            StoreError: The remote cannot be written, or the results folder cannot.
+        """
+        found = self.find(key, cache)
+        if self._remote is None or found is None:
+            return
+        folder, document = found
+        if (first := self._document(key)) is None:
+            name = _content_name(document)
+            there = self._remote.objects(name)
+            for path in _places(folder):
+                place = f"{name}/{path.relative_to(folder).as_posix()}"
+                sent = place in there and there[place].size == path.stat().st_size
+                if path.is_file() and path != folder / FILE and not sent:
+                    self._remote.upload(place, path)
+            if self._remote.create(_document_name(key), (folder / FILE).read_bytes()):
+                return
+            first = self._document(key)
+        if first is not None and first.content != document.content:
+            self.move_aside(folder)
+            self._fetch(key, folder.name)
+
+    def _document(self, key: str) -> ModelDocument | None:
+        """The model.json of a model in the remote; a damaged one is removed with a warning."""
+        assert self._remote is not None
+        name = _document_name(key)
+        content = self._remote.read(name)
+        if content is None:
+            return None
+        with contextlib.suppress(ValueError, RecursionError, RecordError):
+            found = DOCUMENTS.parse(content, where=f"{self._remote.url}/{name}")
+            if found.key == key == found.lineage.key:
+                return found
+        self._remove_damaged(name)
+        return None
+
+    def _remove_damaged(self, name: str) -> None:
+        import logging
+
+        assert self._remote is not None
+        logging.getLogger(__name__).warning("%s/%s is damaged, and is removed.", self._remote.url, name)
+        self._remote.remove(name)
+
+    def _fetch(self, key: str, slug: str) -> bool:
+        """Fetch a model from the remote, and put it in place whole; False where there is none."""
+        document = None if self._remote is None else self._document(key)
+        if self._remote is None or document is None:
+            return False
+        target = self.folder(slug)
+        staged = files.temporary_folder(target)
+        try:
+            start = _content_name(document)
+            for name in self._remote.objects(start):
+                place = PurePosixPath(name).relative_to(start)
+                if ".." in place.parts:  # a name that leads out of the folder
+                    continue
+                path = staged / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._remote.download(name, path)
+            files.replace(staged / FILE, document.to_json().encode())
+            if StoredModel.of(staged).problem:
+                self._remove_damaged(_document_name(key))
+                return False
+            _sync(staged)
+            self._place(staged, key, slug)
+        except OSError as error:
+            raise files.write_error(target, error) from error
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        return True
+
+    def put(self, model: Path, document: ModelDocument, slug: str) -> Path:
+        """Put a model that a training has left into its place, with its log; the training's folder goes.
+
+        A whole model that lies there already stays; what is damaged is moved aside.
+
+        Args:
+            model: The model's folder within that of its training.
+            document: Its model.json.
+            slug: The folder's name, that of the model's Artifact.
+
+        Returns:
+            The folder of the model with this key.
+
+        Raises:
+            StoreError: The results folder cannot be written; the training's folder is kept.
+        """
+        work = self.work(document.key)
+        try:
+            _copy_log(work, model / TRAINING)
+            _sync(model)
+            files.replace(model / FILE, document.to_json().encode())
+            placed = self._place(model, document.key, slug)
+        except OSError as error:
+            raise files.write_error(self.folder(slug), error) from error
+        shutil.rmtree(work, ignore_errors=True)
+        return placed
+
+    def _place(self, model: Path, key: str, slug: str) -> Path:
+        target = self.folder(slug)
+        while (there := self.find(key)) is None:
+            if target.exists():
+                self.move_aside(target)
+            try:
+                model.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                continue  # another process has put one there meanwhile
+            files.sync(self.root)
+            return target
+        return there[0]
+
+    def move_aside(self, folder: Path) -> Path:
+        """Rename a damaged model, so that nothing finds it any more; gives its new place.
+
+        Raises:
+            StoreError: It cannot be renamed.
+        """
+        names = (f"{folder.name}.broken{number or ''}" for number in itertools.count())
+        aside = next(path for name in names if not (path := folder.with_name(name)).exists())
+        files.move(folder, aside)
+        return aside
+
+    def sweep(self) -> None:
+        """Finish what a killed process has left: put a finished model into its place, remove leftovers."""
+        for work in self.root.glob(f"{_WORK}*"):
+            staged = StoredModel.of(work / MODEL)
+            if staged.document is not None and not staged.problem:
+                with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
+                    self.put(staged.folder, staged.document, _slug(staged.document))
+        for folder in self.leftovers():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def leftovers(self) -> list[Path]:
+        """Folders that a killed process has left and nothing needs: of finished trainings, half removed."""
+        removed = sorted(self.root.glob(f"{_REMOVED}*"))
+        works = sorted(self.root.glob(f"{_WORK}*"))
+        return [*removed, *(work for work in works if self._is_done(work))]
+
+    def _is_done(self, work: Path) -> bool:
+        there = (StoredModel.of(folder) for folder in self.folders(work.name.removeprefix(_WORK)))
+        key = _begun(work).get("key")
+        return any(one.document is not None and not one.problem and key in (None, one.key) for one in there)
+
+    def finished(self, cache: Path | None = None) -> list[StoredModel]:
+        """Every model in its place, damaged ones among them, sorted by folder."""
+        return [StoredModel.of(folder, cache) for folder in self.folders()]
+
+    def unfinished(self) -> list[UnfinishedModel]:
+        """Every training that is not at its end, sorted by key."""
+        done = set(self.leftovers())
+        return [_unfinished(work) for work in sorted(self.root.glob(f"{_WORK}*")) if work not in done]
+
+    def remove(self, key: str) -> None:
+        """Remove a model, whole or damaged, and what its training has left.
+
+        Raises:
+            StoreError: It cannot be removed.
+        """
+        for folder in (*self.folders(key), self.work(key)):
+            if folder.exists():
+                gone = self.root / f"{_REMOVED}{secrets.token_hex(6)}"
+                files.move(folder, gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def folders(self, key: str = "") -> list[Path]:
+        """The folders of models, whole or damaged, sorted; of one key where it is given."""
+        found = self.root.glob(f"*-{key[:12]}" if key else "*")
+        named = (path for path in found if not (path.name.startswith(".") or _BROKEN.search(path.name)))
+        return sorted(path for path in named if path.is_dir())
+
+
+def _document_name(key: str) -> str:
+    """The name in a remote of a model's model.json."""
+    return f"models/{key[:12]}/{FILE}"
+
+
+def _content_name(document: ModelDocument) -> str:
+    """The name in a remote below which a model's files are."""
+    return f"models/{document.key[:12]}/{document.content[:16]}"
+
+
+def copy_model(model: Path, target: Path) -> Path:
+    """Copy a model's folder without its model.json; files are shared where the file system can do so.
+
+    Raises:
+        StoreError: The copy cannot be written.
+    """
+
+    def link(source: str, place: str) -> None:
+        try:
+            os.link(source, place)
+        except OSError:
+            shutil.copyfile(source, place)
+
+    try:
+        shutil.copytree(model, target, copy_function=link, ignore=shutil.ignore_patterns(FILE))
+    except OSError as error:
+        raise files.write_error(target, error) from error
+    return target
+
+
+def model_problem(folder: Path) -> str:
+    """What is wrong with a model in its place, every file read anew; empty if nothing."""
+    found = StoredModel.of(folder)
+    if not found.problem and not folder.name.endswith(f"-{found.key[:12]}"):
+        return f"its folder has the name of another key than {found.key[:12]}"
+    return found.problem
+
+
+def _slug(document: ModelDocument) -> str:
+    return Artifact(
+        name=document.name, source="", folder=Path(), key=document.key, weights=document.weights
+    ).slug
+
+
+def _begun(work: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((work / _BEGUN).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _unfinished(work: Path) -> UnfinishedModel:
+    about = _begun(work)
+    log = read_log(work / LOG)
+    return UnfinishedModel(
+        folder=work,
+        name=str(about.get("name", work.name)),
+        key=str(about.get("key", work.name.removeprefix(_WORK))),
+        recipe=str(about.get("recipe", "")),
+        seed=about.get("seed"),
+        steps=about.get("steps"),
+        done=log[-1]["step"] if log else 0,
+        diverged=str(about.get("diverged", "")),
+    )
+
+
+def _copy_log(work: Path, target: Path) -> None:
+    """Copy log and events of a training to the model; they stay in the training's folder until that goes."""
+    target.mkdir(exist_ok=True)
+    events = (work / TENSORBOARD).rglob("*")
+    for path in (work / LOG, work / OUTPUT, *events):
+        place = target / path.relative_to(work)
+        if path.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+
+
+def _sync(folder: Path) -> None:
+    """Have every file and folder below on disk."""
+    for place in _places(folder):
+        files.sync(place)
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    for root, _, names in os.walk(folder):
+        yield from (Path(root, name) for name in names)
+        yield Path(root)
+
+
+_warned: set[tuple[Path, str]] = set()
+
+
+def _warn_once(folder: Path, problem: str) -> None:
+    import logging
+
+    if (folder, problem) not in _warned:
+        _warned.add((folder, problem))
+        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as not there.", folder, problem)

@@ -1,0 +1,396 @@
+"""Training as a job: a process group of its own, whose progress and outcome are read from files.
+
+The trainer's memory, signals and choice of device never meet the process that drives a run. A group has one
+process for each device. Everything lies in a folder of the training's key: its checkpoints, its log, and the
+model that is being written; the folder outlives a killed training, and the next one goes on from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.core.errors import HarnessError
+from harness.core.types import Artifact
+from harness.data.training.sets import LocatedTraining
+
+SPEC = "spec.pickle"
+MODEL = "model"
+LOG = "log.jsonl"
+EVENTS = "events.jsonl"
+OUTPUT = "output.log"
+CHECKPOINTS = "checkpoints"
+
+STOP = threading.Event()
+"""Set in a training process that has been asked to stop: it writes a checkpoint and ends."""
+
+STOPPED = 75
+"""The exit code of a training process that has stopped because it was asked to."""
+
+
+class _Trains(Protocol):
+    def devices(self, most: int, backbone: Artifact) -> int: ...
+
+    def train(self, spec: TrainingSpec) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpec:
+    """Everything that a training process is given.
+
+    Attributes:
+        recipe: The recipe with the user's settings.
+        backbone: The model that the training starts from.
+        data: The training data.
+        selection: The data that chooses among checkpoints.
+        seed: The seed of the training.
+        key: The ArtifactKey of the model.
+        folder: The folder of the training.
+        cache: The cache folder.
+        offline: Whether the network is forbidden.
+        devices: The device of each process.
+        threads: CPU threads of each process; None for torch's own choice.
+        micro_batch: The most rows in a pass, where a larger one did not fit; None for no limit.
+        minutes: The time between two checkpoints.
+        rank: The number of this process.
+        start: The name of this start of the training, which its processes share.
+    """
+
+    recipe: _Trains
+    backbone: Artifact
+    data: tuple[LocatedTraining, ...]
+    selection: tuple[LocatedTraining, ...] = ()
+    seed: int
+    key: str
+    folder: Path
+    cache: Path
+    offline: bool = False
+    devices: tuple[str, ...] = ("cpu",)
+    threads: int | None = None
+    micro_batch: int | None = None
+    minutes: float = 10.0
+    rank: int = 0
+    start: str = ""
+
+    @property
+    def device(self) -> str:
+        """The device of this process; the only GPU that it sees is the first."""
+        return "cuda:0" if self.devices[self.rank].startswith("cuda") else self.devices[self.rank]
+
+    @property
+    def ranks(self) -> int:
+        """The number of processes."""
+        return len(self.devices)
+
+    @property
+    def output(self) -> Path:
+        """The folder that the model is written to, which does not exist yet."""
+        return self.folder / MODEL
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.folder / CHECKPOINTS
+
+    @property
+    def printed(self) -> Path:
+        """The file with what the processes print."""
+        return self.folder / OUTPUT
+
+    @property
+    def log(self) -> TrainingLog:
+        """The log of the training; only the first process writes to it."""
+        return TrainingLog(self.folder, silent=self.rank > 0)
+
+
+Message = Literal["stage", "begin", "steps", "note", "progress", "memory", "error"]
+"""The kinds of messages from a training process."""
+
+
+ProgressKind = Literal["encoding", "encoded", "ranking", "ranked"]
+"""The kinds of events before the first step."""
+
+
+class TrainingLog:
+    """The log of a training, a line for each step, and the messages for the process that started it.
+
+    `log.jsonl` has one JSON object for each step, in order, with `step` and whatever the trainer measured; it
+    outlives a killed training, whose steps after its last checkpoint are cut off when it goes on.
+    """
+
+    def __init__(self, folder: Path, *, silent: bool = False) -> None:
+        self.path = folder / LOG
+        self._events = folder / EVENTS
+        self._silent = silent
+
+    def stage(self, text: str) -> None:
+        """Say which part of the training begins."""
+        self._send("stage", text=text)
+
+    def begin(self, *, steps: int, done: int) -> None:
+        """Say how many steps there are, of which some are done; the log ends with the last of these."""
+        if not self._silent:
+            kept = [line for line in read_log(self.path) if line["step"] <= done]
+            text = "".join(_line(line) for line in kept)
+            temporary = self.path.with_suffix(".new")
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(self.path)
+        self._send("begin", steps=steps, done=done)
+
+    def steps(self, lines: list[dict[str, Any]]) -> None:
+        """Add the lines of finished steps, each with `step`, `loss` and other measurements."""
+        if self._silent or not lines:
+            return
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(map(_line, lines)))
+        tokens = sum(int(line.get("tokens", 0)) for line in lines)
+        self._send("steps", count=sum("loss" in line for line in lines), tokens=tokens)
+
+    def note(self, text: str) -> None:
+        """Say something to the user, which also goes into the model's document."""
+        self._send("note", text=text)
+
+    def progress(self, event: ProgressKind, *, text: str = "", texts: int = 0, tokens: int = 0) -> None:
+        """Say what is done before the first step, as an event of that kind says (harness.jobs.context)."""
+        self._send("progress", event=event, text=text, texts=texts, tokens=tokens)
+
+    def out_of_memory(self, *, rows: int, halves: bool) -> None:
+        """Say that a pass over `rows` rows did not fit; with `halves`, fewer rows give the same step."""
+        self._send("memory", rows=rows, halves=halves)
+
+    def error(self, error: BaseException) -> None:
+        """Say why the training has failed, from any process."""
+        own = isinstance(error, HarnessError)
+        self._write(
+            "error",
+            name=type(error).__name__,
+            text=error.message if isinstance(error, HarnessError) else str(error),
+            hint=error.hint if isinstance(error, HarnessError) else None,
+            own=own,
+        )
+
+    def _send(self, kind: Message, **content: Any) -> None:
+        if not self._silent:
+            self._write(kind, **content)
+
+    def _write(self, kind: Message, **content: Any) -> None:
+        with self._events.open("a", encoding="utf-8") as file:
+            file.write(_line({"kind": kind, **content}))
+
+
+def _line(content: Mapping[str, Any]) -> str:
+    return json.dumps(content) + "\n"
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a log, in order; none without a file."""
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            content = json.loads(line)
+            if isinstance(content, dict) and isinstance(content.get("step"), int):
+                found.append(content)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOutcome:
+    """The end of a training process group.
+
+    Attributes:
+        code: Its exit code.
+        error: What the process said of its failure.
+        memory: What it said of a pass that did not fit.
+        notes: Its notes.
+    """
+
+    code: int
+    error: Mapping[str, Any] | None = None
+    memory: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+Listener = Callable[[Mapping[str, Any]], None]
+"""A callback with a message of the training process."""
+
+POLL = 0.2
+"""Seconds between two looks at the messages."""
+
+PATIENCE = 60.0
+"""Seconds that a training has for its last checkpoint after it was asked to stop."""
+
+
+def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
+    """Run one training process group to its end.
+
+    On an interruption (KeyboardInterrupt, SystemExit) the group is asked to stop, so that it can write a
+    checkpoint; on a second one, and on any other error, it is killed.
+    """
+    spec.folder.mkdir(parents=True, exist_ok=True)
+    (spec.folder / EVENTS).write_bytes(b"")
+    spec = replace(spec, start=uuid.uuid4().hex)
+    (spec.folder / SPEC).write_bytes(pickle.dumps(spec))
+    with _group(spec) as group:
+        messages = _Messages(spec.folder / EVENTS)
+        while group.running():
+            for message in messages.read():
+                listener(message)
+            time.sleep(POLL)
+        for message in messages.read():
+            listener(message)
+        return messages.outcome(group.code)
+
+
+class _Messages:
+    """The messages of a training process, read as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._rest = b""
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._notes: list[str] = []
+
+    def read(self) -> Iterator[Mapping[str, Any]]:
+        """The messages that have come since the last call."""
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if message["kind"] != "error" or "error" not in self._last:  # the first one is the cause
+                self._last[message["kind"]] = message
+            if message["kind"] == "note":
+                self._notes.append(message["text"])
+            yield message
+
+    def outcome(self, code: int) -> TrainingOutcome:
+        self._file.close()
+        return TrainingOutcome(
+            code=code,
+            error=self._last.get("error"),
+            memory=self._last.get("memory"),
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+
+class _Group:
+    """The processes of a training, in one process group that the first of them leads."""
+
+    def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        self._processes = processes
+        self._failed: int | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code of the process that failed first, else STOPPED or 0."""
+        return self._failed or max(process.returncode or 0 for process in self._processes)
+
+    def running(self) -> bool:
+        """Whether all processes run; where one has failed, the others are killed."""
+        codes = [process.poll() for process in self._processes]
+        failed = [code for code in codes if code not in (None, 0, STOPPED)]
+        if failed:
+            self._failed = self._failed or failed[0]
+            self.kill()
+            return False
+        return None in codes
+
+    def stop(self) -> None:
+        """Ask all processes to stop, and wait for their last checkpoint."""
+        self._signal(signal.SIGTERM)
+        ends = time.monotonic() + PATIENCE
+        while self.running() and time.monotonic() < ends:
+            time.sleep(POLL)
+
+    def kill(self) -> None:
+        """Kill every process of the group."""
+        self._signal(signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            for leader in self._processes[:1]:
+                os.killpg(leader.pid, number)
+
+
+@contextmanager
+def _group(spec: TrainingSpec) -> Iterator[_Group]:
+    """A process for each device; their standard input is a pipe that ends with this process."""
+    processes: list[subprocess.Popen[bytes]] = []
+    group = _Group(processes)
+    port = str(_free_port()) if spec.ranks > 1 else ""
+    with spec.printed.open("ab") as output:
+        try:
+            for rank in range(spec.ranks):
+                processes.append(
+                    subprocess.Popen(
+                        [
+                            sys.executable,
+                            "-m",
+                            "harness.training.training_process",
+                            str(spec.folder),
+                            str(rank),
+                        ],
+                        stdin=subprocess.PIPE,
+                        stdout=output,
+                        stderr=output,
+                        env=_environment(spec, rank, port),
+                        process_group=processes[0].pid if processes else 0,
+                    )
+                )
+            yield group
+        except (KeyboardInterrupt, SystemExit):
+            group.stop()
+            raise
+        finally:
+            group.kill()
+            for process in processes:
+                if process.stdin:
+                    process.stdin.close()
+
+
+def _environment(spec: TrainingSpec, rank: int, port: str) -> dict[str, str]:
+    """The variables of one process: its place among all, as torchrun sets them, and the GPU that it sees."""
+    found = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        found.pop(name, None)
+    if spec.ranks > 1:
+        own = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": spec.ranks, "LOCAL_WORLD_SIZE": spec.ranks}
+        found |= {name: str(value) for name, value in own.items()}
+        found |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    kind, _, number = spec.devices[rank].partition(":")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if kind == "cuda":
+        known = visible.split(",") if visible else []
+        index = int(number or 0)
+        found["CUDA_VISIBLE_DEVICES"] = known[index] if index < len(known) else str(index)
+    else:
+        found["CUDA_VISIBLE_DEVICES"] = ""
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def read_spec(folder: Path, rank: int) -> TrainingSpec:
+    """The spec of a training process, as the process that started it wrote it."""
+    found: TrainingSpec = pickle.loads((folder / SPEC).read_bytes())
+    return replace(found, rank=rank)

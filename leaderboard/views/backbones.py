@@ -1,0 +1,156 @@
+"""What the pages over backbones share: one convention of GLUE, the filters, and whom a number is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from pydantic import Field
+
+from harness.core.types import Convention
+from harness.plan.catalog import open_suite
+from leaderboard.data.backbones import Backbone, backbone_of, backbones_behind
+from leaderboard.data.papers import Paper, PaperValue
+from leaderboard.data.queries import SIZES, Entry, size_class
+from leaderboard.data.scores import SuiteScores
+from leaderboard.views.paper_tables import printed_cell
+from leaderboard.views.suite_table import mean_cell, mean_of
+from leaderboard.web.filters import SIZE_NAMES, Control, Form, form
+from leaderboard.web.formats import parameters_text
+from leaderboard.web.page import missing
+from leaderboard.web.parameters import State, Text
+from leaderboard.web.tables import Cell
+
+GLUE = "glue"
+
+
+class BackboneState(State):
+    """The parameters of a page over backbones."""
+
+    view: Text = Field("", description="The convention of GLUE that numbers are compared in: a paper's name.")
+    q: Text = Field("", description="Part of a name or alias; of several words each must be in one.")
+    size: Literal["", "small", "base", "large", "xl", "xxl"] = Field("", description="Size class.")
+    origin: Literal["", "reported", "measured"] = Field("", description="Printed in papers, or measured.")
+    sort: Text = Field("-glue", description="A column's key; with - in front the highest first.")
+
+    def keeps(self, backbone: Backbone, origin: str) -> bool:
+        """Whether a backbone's numbers of an origin pass the filters."""
+        names = " ".join([backbone.name, *backbone.aliases]).casefold()
+        named = all(word in names for word in self.q.casefold().split())
+        return named and self.origin in ("", origin) and self.size in ("", size_class(backbone.parameters))
+
+
+def head_cells(backbone: Backbone) -> dict[str, Cell]:
+    """The name and the size of a backbone."""
+    size = parameters_text(backbone.parameters) if backbone.parameters else ""
+    return {
+        "name": Cell(text=backbone.name, value=backbone.name, href=f"/models/{backbone.slug}"),
+        "parameters": Cell(text=size, value=backbone.parameters),
+    }
+
+
+def backbones_of(entries: Iterable[Entry], models: Mapping[str, list[Entry]]) -> dict[int, Backbone]:
+    """What each entry was made of, by the entry's number: a backbone of the papers, or another model."""
+    own = list(entries)
+    behind = backbones_behind({entry.model: entry.adapted_from for entry in own})
+    first = {some[0].model: some[0] for some in models.values()}
+    found = {}
+    for entry in own:
+        root = first.get(entry.backbone, entry)
+        other = Backbone(
+            slug=root.model_slug, name=entry.backbone, family="", size_class="", parameters=root.parameters,
+            hub_ids=(), models=(), printed=(),
+        )  # fmt: skip
+        found[entry.id] = backbone_of(entry.model) or behind.get(entry.model) or other
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueView:
+    """The convention of GLUE that a page compares numbers in."""
+
+    chosen: str
+    papers: Mapping[str, Paper]
+
+    @staticmethod
+    def of(state: BackboneState, papers: Mapping[str, Paper]) -> GlueView:
+        """The convention that a state names; the suite's first, if none.
+
+        Raises:
+            NotFound: There is no such convention.
+        """
+        known = open_suite(GLUE).conventions
+        if state.view and state.view not in known:
+            raise missing("convention", state.view, known, then="The page /glue offers those there are.")
+        return GlueView(chosen=state.view or next(iter(known)), papers=papers)
+
+    @cached_property
+    def known(self) -> Mapping[str, Convention]:
+        """Every convention by name."""
+        return open_suite(GLUE).conventions
+
+    @property
+    def tasks(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
+        """The metrics of each task, by the chosen convention."""
+        return self.known[self.chosen].parts
+
+    def name(self, convention: str) -> str:
+        """A convention's name as readers know it: that of its paper."""
+        paper = self.papers.get(convention)
+        return paper.name if paper else convention or "not stated"
+
+    def reason(self, own: str) -> str:
+        """Why numbers of another convention are not to be compared."""
+        return f"by {self.name(own)}'s convention" if own else "its convention is not known"
+
+    def differing(self, own: str) -> frozenset[str]:
+        """The tasks whose numbers the chosen convention makes in another way; all of an unknown one."""
+        return frozenset(t for t in self.tasks if not own or self.known[own].parts[t] != self.tasks[t])
+
+    def tabs(self, path: str, state: BackboneState) -> list[tuple[str, str, bool]]:
+        """The conventions: label, URL, current."""
+        return [
+            (self.name(name), f"{path}?{state.query(view=name)}", name == self.chosen) for name in self.known
+        ]
+
+
+def plain_cell(row: PaperValue) -> Cell:
+    """A printed number without its mark, in a table that says so by row, its interval in the note."""
+    cell = printed_cell(row)
+    interval = cell.text.removeprefix(row.value).strip()
+    note = "; ".join(filter(None, [f"printed with {interval}" if interval else "", cell.note.rstrip(".")]))
+    return replace(cell, text=row.value, kind="", note=note)
+
+
+def apart(cell: Cell, why: str) -> Cell:
+    """A number that is not to be compared with the others of its column."""
+    return replace(cell, kind=f"{cell.kind} apart".strip(), note="; ".join(filter(None, [cell.note, why])))
+
+
+def measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> Cell:
+    """The mean of a measured entry, with its deviation over seeds."""
+    seeds, known = scores.entries[row].seeds, scores.averages.get(row) if over == "tasks" else None
+    return mean_of(mean_cell(scores.mean(over), row, known, seeds), scores, row)
+
+
+def filters(state: BackboneState, path: str, sizes: Iterable[int | None]) -> Form:
+    """The form above the table; size classes that nothing is of are not offered."""
+    classes = {size_class(size) for size in sizes}
+    selects = {
+        "size": ("Size", [("", "any"), *((name, SIZE_NAMES[name]) for name in SIZES if name in classes)]),
+        "origin": ("Origin", [("", "any"), ("reported", "printed in papers"), ("measured", "measured here")]),
+    }
+    controls = [
+        Control(kind="search", name="q", label="Backbone", value=state.q, placeholder="part of a name"),
+        *(Control(kind="select", name=name, label=label, value=getattr(state, name), options=options)
+          for name, (label, options) in selects.items()),
+    ]  # fmt: skip
+    texts = {"q": "name has “{}”", "size": "size {}", "origin": "{}"}
+    chips = [
+        (text.format(getattr(state, name)), f"{path}?{state.query(**{name: ''})}")
+        for name, text in texts.items()
+        if getattr(state, name)
+    ]
+    return form(state, path, controls, chips=chips)

@@ -1,0 +1,440 @@
+"""Entries on a suite by what all of them have: means, differences with intervals, and fields that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, product
+from math import hypot, isfinite
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from harness.checks.decide import paired_test
+from harness.checks.difference import Difference, MeanDifference
+from harness.checks.record_units import ScoredRecord
+from harness.checks.units import Units
+from harness.core import paths
+from harness.core.types import Column
+from harness.results.differences import Comparable
+from harness.results.scores import shown_only
+from harness.storage.store import Store
+from leaderboard.data.entries import Entry
+from leaderboard.data.queries import Queries, Score
+from leaderboard.data.scores import FEWEST, NONE, OTHER, Floats, SuiteScores, half_width
+from leaderboard.data.suites import views
+from leaderboard.views.task_scores import tie
+
+TESTS = 130
+"""Tests over examples on a page, at most; of more entries only the first pairs are tested."""
+
+LEVEL = 0.05
+"""Of a test, two-sided."""
+
+NEAR = 1e-4
+"""How far the difference over examples may be from that of the two scores."""
+
+
+class _TypeMean(NamedTuple):
+    """A type's mean of each entry, over `of` of its `expected` tasks."""
+
+    values: Floats
+    of: int
+    expected: int
+
+
+class Gap(NamedTuple):
+    """The difference of two means, half of its 95 % interval (None for none), and what that is made of."""
+
+    value: float
+    half: float | None
+    by: Literal["", "examples", "intervals", "tasks"] = ""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether 0 lies outside the interval."""
+        return self.half is not None and abs(self.value) > self.half
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pair:
+    """Two entries by their rows, on the tasks that all have; differences are the first's minus the second's.
+
+    `untouched` is over the tasks that selected no entry; None where no task did, or all did.
+    """
+
+    first: int
+    second: int
+    wins: int
+    losses: int
+    ties: int
+    tasks: Gap
+    types: Gap
+    untouched: Gap | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Common:
+    """Entries on a suite, in the order that a reader chose: differences are to the first.
+
+    `overlaps` has how many tasks all of them have, by suite, without those of none. `tests` are differences
+    of two rows on a column over the examples that both were scored on.
+    """
+
+    entries: Sequence[Entry]
+    scores: SuiteScores
+    overlaps: Mapping[str, int]
+    tests: Mapping[tuple[int, int, int], Difference] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """The columns that all of them have."""
+        return [int(at) for at in np.flatnonzero(self.scores.counted.all(axis=0))]
+
+    @cached_property
+    def averaged(self) -> list[int]:
+        """Those columns that means are over: some are shown alone."""
+        suite = self.scores.site_suite.suite
+        apart = shown_only(suite)
+        return [at for at in self.columns if suite.columns[at].name not in apart]
+
+    @cached_property
+    def by_type(self) -> dict[str, list[int]]:
+        """Those columns by type; types without any are left out."""
+        columns, by_type = self.scores.site_suite.suite.columns, dict[str, list[int]]()
+        for kind in self.scores.by_type:
+            if places := [at for at in self.columns if columns[at].type == kind]:
+                by_type[kind] = places
+        return by_type
+
+    @cached_property
+    def types(self) -> dict[str, _TypeMean]:
+        """The means within types that all have: whole ones, else those over the columns that all have."""
+        types = {}
+        for kind, means in self.scores.by_type.items():
+            if means.complete.all():
+                types[kind] = _TypeMean(means.values, means.expected, means.expected)
+            elif places := [at for at in self.by_type.get(kind, ()) if at in self.averaged]:
+                types[kind] = _TypeMean(self.mean(places), len(places), means.expected)
+        return types
+
+    @property
+    def over_tasks(self) -> Floats:
+        """The mean over the columns that all have, of each entry; NaN where there are none."""
+        means = self.scores.over_tasks
+        return means.values if means.complete.all() else self.mean(self.averaged)
+
+    @property
+    def over_types(self) -> Floats:
+        """The mean of the types' means that all have, of each entry; NaN where there are none."""
+        values = [one.values for one in self.types.values()]
+        return np.mean(values, axis=0) if values else np.full(len(self.entries), np.nan)
+
+    @cached_property
+    def selected(self) -> list[str]:
+        """The columns by whose scores one of the entries was selected among several."""
+        columns = self.scores.site_suite.suite.columns
+        return [column.name for at, column in enumerate(columns) if self.scores.selected[:, at].any()]
+
+    @cached_property
+    def untouched(self) -> list[int]:
+        """The columns of a mean over tasks that selected none of the entries; empty where no column did."""
+        suite = self.scores.site_suite.suite
+        rest = [at for at in self.averaged if suite.columns[at].name not in self.selected]
+        return rest if self.selected else []
+
+    @property
+    def on_other_data(self) -> int:
+        """How many columns all would have if every revision of the data counted."""
+        fits = (self.scores.reasons == 0) | (self.scores.reasons == OTHER)
+        return int((fits & np.isfinite(self.scores.values)).all(axis=0).sum())
+
+    def mean(self, columns: Sequence[int]) -> Floats:
+        """The mean over some columns, of each entry."""
+        if not columns:
+            return np.full(len(self.entries), np.nan)
+        means: Floats = self.scores.values[:, list(columns)].mean(axis=1)
+        return means
+
+    def tied(self, one: int, other: int, at: int) -> bool:
+        """Whether two entries are level on a column: by its test, else by their known intervals."""
+        if test := self.tests.get((min(one, other), max(one, other), at)):
+            return paired_test(test)[0] > LEVEL
+        values, low, high = self.scores.values, self.scores.low, self.scores.high
+        halves = [float(high[row, at] - low[row, at]) / 2 for row in (one, other)]
+        known = [half if isfinite(half) else None for half in halves]
+        return tie(float(values[one, at]), float(values[other, at]), *known)
+
+    def winners(self, at: int) -> list[int]:
+        """The best entry of a column, and those tied with it."""
+        rows = range(len(self.entries))
+        best = max(rows, key=lambda row: float(self.scores.values[row, at]))
+        return [row for row in rows if row == best or self.tied(best, row, at)]
+
+    def pairs(self) -> list[_Pair]:
+        """Every two of the entries; none where they have no column in common."""
+        rows = range(len(self.entries)) if self.averaged else range(0)
+        return [self._pair(one, other) for one, other in combinations(rows, 2)]
+
+    def _pair(self, one: int, other: int) -> _Pair:
+        gaps = self.scores.values[one] - self.scores.values[other]
+        signs = [0 if self.tied(one, other, at) else int(np.sign(gaps[at])) for at in self.columns]
+        kinds = [self.scores.site_suite.suite.columns[at].type for at in self.averaged]
+        weights = [len(kinds) / (len({*kinds}) * kinds.count(kind)) for kind in kinds]
+        return _Pair(
+            first=one, second=other, wins=signs.count(1), losses=signs.count(-1), ties=signs.count(0),
+            tasks=self._gap(one, other, self.averaged, known=self._known_half(one, other)),
+            types=self._gap(one, other, self.averaged, weights),
+            untouched=self._gap(one, other, self.untouched) if self.untouched else None,
+        )  # fmt: skip
+
+    def _gap(
+        self,
+        one: int,
+        other: int,
+        columns: Sequence[int],
+        weights: Sequence[float] = (),
+        *,
+        known: float | None = None,
+    ) -> Gap:
+        """The difference of two means over columns, whose `weights` are of mean 1."""
+        own = np.array(weights) if weights else np.ones(len(columns))
+        gaps = (self.scores.values[one] - self.scores.values[other])[list(columns)] * own
+        value = float(gaps.mean())
+        half = self._tested_half(one, other, columns, by_type=bool(weights))
+        if half is not None:
+            return Gap(value, half, "examples")
+        if known is not None:
+            return Gap(value, known, "intervals")
+        enough = len(columns) >= FEWEST
+        return Gap(value, half_width(gaps), "tasks") if enough else Gap(value, None)
+
+    def _tested_half(self, one: int, other: int, columns: Sequence[int], *, by_type: bool) -> float | None:
+        """Half of the interval of a difference of means whose columns were all tested."""
+        suite, tests = self.scores.site_suite.suite, dict[str, Difference]()
+        chosen = tuple(suite.columns[at] for at in columns)
+        parts = replace(suite, columns=chosen).parts
+        for at, column in zip(columns, chosen, strict=True):
+            if (one, other, at) in self.tests:
+                name = column.name if column.name in parts else column.tasks[0].name
+                tests[name] = self.tests[one, other, at]
+        if by_type and not parts:
+            kinds = dict.fromkeys(column.type for column in chosen)
+            tasks = {kind: [c.tasks[0] for c in chosen if c.type == kind] for kind in kinds}
+            chosen = tuple(Column(name=kind, type=kind, tasks=tuple(some)) for kind, some in tasks.items())
+        mean = MeanDifference.over_suite(replace(suite, columns=chosen), tests)
+        if mean is None or len(tests) < len(columns) or len(mean.columns) < len(chosen):
+            return None
+        return None if by_type and parts else mean.total.reach(1 - LEVEL / 2)
+
+    def _known_half(self, one: int, other: int) -> float | None:
+        """Half of the interval of a difference of means with intervals of their own, over all columns."""
+        bounds = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
+        whole = len(self.columns) == len(self.scores.site_suite.suite.columns)
+        return hypot(*[(b[1] - b[0]) / 2 for b in bounds if b]) if whole and all(bounds) else None
+
+
+_Places: TypeAlias = "Mapping[str, Sequence[set[int]]]"
+"""By suite, for each entry the places of columns."""
+
+
+def common(
+    queries: Queries,
+    entries: Sequence[Entry],
+    *,
+    suite: str = "",
+    view: str = "",
+    pinned: bool = False,
+    folders: Sequence[Path] = (),
+) -> Common:
+    """Entries on a suite; without a name, on that where they have most in common.
+
+    Args:
+        queries: The site's queries.
+        entries: 2 to 6.
+        suite: A suite that there is, by slug.
+        view: A convention; where the suite has none of that name, that which most of them have.
+        pinned: Whether only scores on the pinned revisions of the data count.
+        folders: Results folders whose records may hold a score for each example.
+    """
+    averages = [(suite, name) for _, suite, name, _ in queries.averages([entry.id for entry in entries])]
+    counted = (0,) if pinned else (0, OTHER)
+    columns = _columns_of(queries, entries, lambda one: one.value is not None and one.reason in counted)
+    overlaps = _shared(columns)
+    slug = suite or _best_suite(queries, overlaps)
+    if not suite and not overlaps:  # then by scores that do not count
+        columns = _columns_of(queries, entries, lambda one: one.reason != NONE)
+        slug = _best_suite(
+            queries, _shared(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
+        )
+    chosen = queries.suites[slug]
+    names = views(chosen.suite)
+    name = view if view in names else max(names, key=lambda one: averages.count((slug, one)))
+    scores = queries.scores_of(entries, chosen, name, pinned=pinned)
+    shared = Common(entries=entries, scores=scores, overlaps=overlaps)
+    return replace(shared, tests=_tests(queries, shared, [Store(folder) for folder in folders]))
+
+
+_Tests: TypeAlias = "dict[tuple[int, int, int], Difference]"
+"""By two rows and a column."""
+
+_Record: TypeAlias = "tuple[str, str, str]"
+"""An artifact's folder, a task and a key: where a store has a record."""
+
+_known_tests: WeakKeyDictionary[Queries, dict[tuple[Any, ...], Difference | None]] = WeakKeyDictionary()
+
+
+def _tests(queries: Queries, shared: Common, stores: Sequence[Store]) -> _Tests:
+    """The tests over examples of two rows on a column that all have, cached."""
+    scores, known = shared.scores, _known_tests.setdefault(queries, {})
+    columns = [at for at in shared.columns if len(scores.site_suite.suite.columns[at].tasks) == 1]
+    measured = [row for row, entry in enumerate(shared.entries) if entry.origin == "measured" and stores]
+    pairs = [*combinations(measured, 2)][: max(1, TESTS // max(1, len(columns)))]
+    records = _records(queries, shared, sorted({row for pair in pairs for row in pair}), columns)
+    tests: _Tests = {}
+    for (one, other), at in product(pairs, columns):
+        sides = [records.get((row, at), ()) for row in (one, other)]
+        if all(sides):
+            key = (scores.site_suite.slug, scores.convention, at, *sides)
+            if key not in known:
+                known[key] = _test(scores, at, sides, stores)
+            gap = scores.values[one, at] - scores.values[other, at]
+            if (test := known[key]) and abs(test.delta - gap) < NEAR:
+                tests[one, other, at] = test
+    return tests
+
+
+def _records(
+    queries: Queries, shared: Common, rows: Sequence[int], columns: Sequence[int]
+) -> dict[tuple[int, int], tuple[_Record, ...]]:
+    """The records of measured rows by column: of a training over several seeds one for each."""
+    scopes = queries.scope_columns(shared.scores.site_suite, shared.scores.convention)
+    members = {row: queries.members(shared.entries[row]) or [shared.entries[row]] for row in rows}
+    own = {one.id: f"model-{one.artifact}"[:18] for some in members.values() for one in some}
+    if not own:
+        return {}
+    found = {(one.entry, one.scope): one.result for one in queries.scores(entry=[*own])}
+    results = {one.id: one for one in queries.results(id=sorted({*found.values()} - {0}))}
+    records = {}
+    for row, at in product(rows, columns):
+        numbers = [found.get((one.id, scopes[at][0]), 0) for one in members[row]]
+        if all(number in results and results[number].key for number in numbers):
+            some = [results[number] for number in numbers]
+            records[row, at] = tuple((own[one.entry], one.task, str(one.key)) for one in some)
+    return records
+
+
+def _test(
+    scores: SuiteScores, at: int, sides: Sequence[Sequence[_Record]], stores: Sequence[Store]
+) -> Difference | None:
+    """A test of two sides over the examples that all their records were scored on; None without those."""
+    suite = scores.site_suite.suite
+    (task,), convention = suite.columns[at].tasks, suite.conventions.get(scores.convention)
+    parts = convention.parts[task.name] if convention and task.output == "label" else ()
+    joined = []
+    for side in sides:
+        models = []
+        for record in side:
+            scored = ScoredRecord.find(stores, *record, parts=parts, cache=paths.cache_folder())
+            units = scored.units if scored else None
+            units = units if parts or units is None else units.part(task.cells)
+            if units is None:
+                return None
+            models.append(units if len(side) == 1 else units.as_probes())
+        try:
+            joined.append(Units.join_runs(models))
+        except ValueError:
+            return None
+    one, other = joined
+    if not one.same_examples(other) or min(stratum.count for stratum in one.strata) < 2:
+        return None
+    return Difference.between(one, other, paired=False)
+
+
+def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Score], bool]) -> _Places:
+    """The columns of each suite that each entry has, by scores that fit or as printed in a paper."""
+    row = {entry.id: at for at, entry in enumerate(entries)}
+    scopes: list[set[int]] = [set() for _ in entries]
+    for one in queries.scores(entry=list(row)):
+        if fits(one):
+            scopes[row[one.entry]].add(one.scope)
+    places = {
+        slug: [{at for at, some in enumerate(columns) if some and own.issuperset(some)} for own in scopes]
+        for slug, columns in _scopes_of(queries).items()
+    }
+    for entry, slug, _, document in queries.averages(list(row)):
+        names, types = document.get("columns", {}), document.get("types", {})
+        suite = queries.suites.get(slug)
+        columns = enumerate(suite.suite.columns) if suite else ()
+        places.get(slug, [set()] * len(row))[row[entry]].update(
+            at for at, one in columns if one.name in names or one.type in types
+        )
+    return places
+
+
+_scopes: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
+
+
+def _scopes_of(queries: Queries) -> Mapping[str, list[list[int]]]:
+    """The scopes of each suite's columns by its first convention, cached."""
+    if queries not in _scopes:
+        _scopes[queries] = {
+            slug: [[queries.scope_ids[s.form] for s in some] for some in one.scopes(views(one.suite)[0])]
+            for slug, one in queries.suites.items()
+        }
+    return _scopes[queries]
+
+
+def _shared(columns: _Places) -> dict[str, int]:
+    counts = {slug: len(set.intersection(*rows)) for slug, rows in columns.items()}
+    return {slug: count for slug, count in counts.items() if count}
+
+
+def _best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
+    """The suite with the highest count times the share of its columns; main ones with half go first."""
+    shares = {slug: count / len(queries.suites[slug].suite.columns) for slug, count in counts.items()}
+    main = [slug for slug in counts if queries.suites[slug].main and shares[slug] >= 0.5]
+    return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
+
+
+class _Differing(NamedTuple):
+    """A field that differs: each entry's values, and on how many tasks they differ."""
+
+    name: str
+    values: Sequence[list[Any]]
+    tasks: int
+
+
+def measured_fields(queries: Queries, shared: Common, rows: Sequence[int]) -> list[list[Mapping[str, Any]]]:
+    """Identity and provenance of measured entries: for each task that all have, the fields of each."""
+    results = shared.scores.results
+    ids = [[int(results[row, at]) for row in rows] for at in shared.columns] if len(rows) > 1 else []
+    documents = queries.result_documents([number for some in ids for number in some if number])
+    return [
+        [Comparable(identity=d["identity"]).fields(d["provenance"]) for d in (documents[n] for n in some)]
+        for some in ids
+        if all(number in documents for number in some)
+    ]
+
+
+def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[_Differing]:
+    """The fields in which several differ on some task.
+
+    Args:
+        tasks: For each task, each one's fields.
+
+    >>> [tuple(one) for one in differing([[{"a": 1, "b": 2}, {"a": 1, "b": 3}]])]
+    [('b', [[2], [3]], 1)]
+    """
+    for name in sorted({name for some in tasks for fields in some for name in fields}):
+        rows = [[fields.get(name) for fields in some] for some in tasks]
+        rows = [values for values in rows if any(value != values[0] for value in values)]
+        if rows:
+            own = [
+                [v for at, v in enumerate(values) if v not in values[:at]]
+                for values in zip(*rows, strict=True)
+            ]
+            yield _Differing(name, own, len(rows))

@@ -1,0 +1,344 @@
+"""The scores of one model: its entries in every suite side by side, and its results by task."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.results.scores import score_text
+from leaderboard.data.queries import Entry, Queries
+from leaderboard.data.scores import NONE, SuiteScores
+from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
+from leaderboard.views.sorting import Field, row_of
+from leaderboard.views.suite_table import kinds_of, leaks, made_of, mean_cell, mean_of, texts_text
+from leaderboard.views.task_scores import task_path
+from leaderboard.views.training import was_chosen
+from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
+from leaderboard.web.parameters import address
+from leaderboard.web.tables import EMPTY, Cell, Table
+
+TRUST = {
+    "measured": "weights known by their hash",
+    "commit": "pinned to a commit",
+    "external": "stated by its makers",
+    "none": "not stated",
+    "other": "no commit",
+    "reported": "not stated",
+}
+"""How far an entry's model is known, in words."""
+
+UNKNOWN = "not known"
+"""The type or metric of a task that only an import names."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Standing:
+    """An entry in one suite by one convention: its row among the entries of its model, and its rank.
+
+    The rank, which `tied` others share, is among `ranked` models; 0 where it has none.
+    """
+
+    scores: SuiteScores
+    row: int
+    rank: int = 0
+    ranked: int = 0
+    tied: int = 0
+
+    @property
+    def entry(self) -> Entry:
+        """Whose it is."""
+        return self.scores.entries[self.row]
+
+    @property
+    def suite(self) -> SiteSuite:
+        """The suite."""
+        return self.scores.site_suite
+
+    @property
+    def average(self) -> Mapping[str, Any]:
+        """What else is known of its means (SuiteScores.averages)."""
+        return self.scores.averages.get(self.row) or {}
+
+    @property
+    def mean(self) -> float:
+        """The mean over the suite's tasks that count."""
+        return float(self.scores.over_tasks.values[self.row])
+
+    @property
+    def complete(self) -> bool:
+        """Whether every task of the suite counts."""
+        return bool(self.scores.over_tasks.complete[self.row])
+
+
+def standings(queries: Queries, entries: Sequence[Entry], present: Collection[int]) -> Iterator[Standing]:
+    """Every suite in which some entries have anything: numbers of scopes that are `present`, or means."""
+    means = queries.averages([entry.id for entry in entries])
+    printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
+    for slug, one in queries.suites.items():
+        for convention in views(one.suite):
+            scopes = (number for column in queries.scope_columns(one, convention) for number in column)
+            if (slug, convention) in printed or any(number in present for number in scopes):
+                scores = queries.scores_of(entries, one, convention)
+                for row in range(len(entries)):
+                    own = scores.averages.get(row) or {}
+                    if (scores.reasons[row] != NONE).any() or own.get("columns") or own.get("types"):
+                        yield _standing(queries, Standing(scores=scores, row=row))
+
+
+def _standing(queries: Queries, one: Standing) -> Standing:
+    """An entry in a suite, with its rank on the suite's page where the suite is a board."""
+    entry = one.entry
+    if not one.complete or not one.suite.main or entry.origin == "reported" or entry.member:
+        return one
+    whole = queries.suite_scores(one.suite, one.scores.convention)
+    places = whole.ranks("tasks", "model").place
+    place = int(places[next(at for at, other in enumerate(whole.entries) if other.id == entry.id)])
+    tied = int((places == place).sum()) - 1 if place else 0
+    return replace(one, rank=place, ranked=int((places > 0).sum()), tied=tied)
+
+
+def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list[Table]:
+    """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
+    origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
+    boards = [one for one in rows if one.suite.main]
+    boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
+    others = sorted((one for one in rows if not one.suite.main), key=_share, reverse=True)
+    both = [
+        ("boards", "Ranks and means × 100 on the boards", boards),
+        ("others", "Other suites: means × 100", others),
+    ]
+    source = Field[Standing](key="source", label="Source", cell=lambda one: source_cell(one.entry, path))
+    fields = [*SUITE_FIELDS, source]
+    return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
+
+
+def _share(one: Standing) -> float:
+    return float(one.scores.over_tasks.count[one.row]) / one.scores.over_tasks.expected
+
+
+def standings_table(
+    name: str, caption: str, rows: Sequence[Standing], fields: Sequence[Field[Standing]]
+) -> Table:
+    """A row for each entry in a suite; columns of nothing are left out."""
+    shown = [field for field in fields if any(field.of(one).text for one in rows)]
+    return Table(
+        name=name,
+        caption=caption,
+        columns=[
+            replace(field.head(), sticky=not at, card=field.label.lower() if at else "")
+            for at, field in enumerate(shown)
+        ],
+        cards=True,
+        rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
+        notes=list(_suite_notes(rows)),
+    )
+
+
+def _suite_cell(one: Standing) -> Cell:
+    convention = one.scores.convention
+    own = convention and convention != views(one.suite.suite)[0]
+    href = address(f"/suites/{one.suite.slug}", {"view": convention} if own else None)
+    return Cell(text=one.suite.suite.title, value=one.suite.slug, href=href)
+
+
+def _mean_over_tasks(one: Standing) -> Cell:
+    cell = mean_cell(one.scores.over_tasks, one.row, one.average, one.entry.seeds)
+    return mean_of(cell, one.scores, one.row)
+
+
+def _mean_over_types(one: Standing) -> Cell:
+    return mean_of(mean_cell(one.scores.over_types, one.row, None, one.entry.seeds), one.scores, one.row)
+
+
+def _mean_over_untouched(one: Standing) -> Cell:
+    """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
+    chose, untouched = one.scores.chose(one.row), one.scores.untouched([one.row])
+    if not chose:
+        return EMPTY
+    if untouched is None:
+        return Cell(text="none", kind="none", note="Scores on every task chose the model.")
+    cell = mean_cell(untouched.over_tasks, one.row, None, one.entry.seeds)
+    count = untouched.over_tasks.count[one.row]
+    note = f"over {untouched.part.count} tasks, without {', '.join(chose)}"
+    return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
+
+
+def _count(one: Standing) -> Cell:
+    if one.average.get("types"):
+        return Cell(text="by type")
+    count, expected = int(one.scores.over_tasks.count[one.row]), one.scores.over_tasks.expected
+    return Cell(text=f"{count}/{expected}", value=count)
+
+
+SUITE_FIELDS: Sequence[Field[Standing]] = [
+    Field(key="name", label="Suite", cell=_suite_cell),
+    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
+          note="The paper's convention that makes a task's number."),
+    Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
+          note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
+    Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
+          note="How many models have a rank."),
+    Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
+    Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
+          note="The mean of the task types' own means."),
+    Field(key="untouched", label="over untouched tasks", numeric=True, cell=_mean_over_untouched,
+          note="The mean over the tasks whose scores did not choose this model."),
+    Field(key="count", label="Tasks", numeric=True, cell=_count,
+          note="How many of the suite's tasks count."),
+    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
+          note="How many other models share the rank."),
+]  # fmt: skip
+"""The columns of an entry's suites."""
+
+
+def _suite_notes(rows: Sequence[Standing]) -> Iterator[str]:
+    if any(one.entry.origin == "reported" for one in rows):
+        yield "Numbers of papers stand beside measured and imported ones, and are never ranked with them."
+    whole = [one for one in rows if one.suite.main and one.complete and one.entry.origin != "reported"]
+    if any(not one.rank for one in whole):
+        yield "Where a complete entry has no rank, another entry of the model has it, or its seeds together."
+    if any(not one.complete for one in rows):
+        yield "A mean in italics is over a part of the tasks: it has no rank and is not to be compared."
+    if any(one.scores.chose(one.row) for one in rows):
+        yield (
+            "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
+            "these out, and stands with the number of the others. Ranks are by the mean over all."
+        )
+
+
+def source_cell(entry: Entry, path: str) -> Cell:
+    """Where an entry's scores come from: a treatment, an import or a paper's table."""
+    if entry.origin == "reported":
+        href, text = address(f"/papers/{entry.source}"), entry.treatment
+    else:
+        href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {entry_name(entry)}"
+    short = text if len(text) <= 50 else f"{text[:22]}…{text[-27:]}"
+    note = "; ".join(part for part in (made_of(entry) or entry.treatment, TRUST[entry.trust]) if part)
+    kind = f"{entry.origin} {kinds_of(entry)}".strip()
+    return Cell(text=short, value=text, href=href, note=note, kind=kind)
+
+
+def entry_name(entry: Entry) -> str:
+    """What tells an entry from the others of its model: seeds, a revision, a hash."""
+    if entry.revisions:
+        return f"{len(entry.revisions)} revisions joined"
+    if entry.seeds or entry.origin == "reported":
+        return seeds_text(entry.seeds) if entry.seeds else "printed"
+    return (entry.revision or entry.artifact or entry.slug)[:12]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EntryResults:
+    """The results of an entry by task, why suites do not count them, and the suites that it is in.
+
+    `chosen` has the results on whose own scores settings were chosen, `revisions` the joined ones of the
+    model by the number of their entry.
+    """
+
+    entry: Entry
+    rows: Mapping[str, Any]
+    reasons: Mapping[int, frozenset[str]]
+    standings: Sequence[Standing]
+    chosen: frozenset[int]
+    revisions: Mapping[int, str]
+
+    @property
+    def intervals(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """The 95 % intervals of scores, by task and convention."""
+        return {
+            (column.tasks[0].name, one.scores.convention): (low, high)
+            for one in self.standings
+            for at, column in enumerate(one.suite.suite.columns)
+            for low, high in [(float(one.scores.low[one.row, at]), float(one.scores.high[one.row, at]))]
+            if one.scores.convention and low == low and len(column.tasks) == 1
+        }
+
+
+def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]:
+    """What is known of the scores of some entries."""
+    ids = [entry.id for entry in entries]
+    scores, rows = queries.scores(entry=ids), queries.results(entry=ids)
+    in_suites = list(standings(queries, entries, {score.scope for score in scores}))
+    trained = {entry.id for entry in entries if entry.origin == "measured" and entry.output == "label"}
+    records = queries.result_documents([row.id for row in rows if row.entry in trained]) if trained else {}
+    chosen = frozenset(number for number, one in records.items() if was_chosen(one.get("training") or {}))
+    return [
+        EntryResults(
+            entry=entry,
+            rows={row.task: row for row in rows if row.entry == entry.id},
+            reasons=reasons_of(score for score in scores if score.entry == entry.id),
+            standings=[one for one in in_suites if one.entry is entry],
+            chosen=chosen,
+            revisions={m.id: m.revision or "" for m in queries.members(entry)} if entry.revisions else {},
+        )
+        for entry in entries
+    ]
+
+
+def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
+    """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
+    reasons: dict[int, frozenset[str]] = {}
+    for score in scores:
+        reasons[score.result] = reasons.get(score.result, frozenset()) | {REASONS[score.reason]}
+    return reasons
+
+
+def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
+    """The score of a result times 100, or why there is none."""
+    if row.status == "failed":
+        return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
+    if row.status == "part":
+        return some_seeds(row.seeds or 0, len(entry.seeds))
+    if row.value is None:
+        return Cell(text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.")
+    cell = Cell(text=score_text(row.value), value=row.value, kind=kinds, note=note)
+    return over_seeds(cell, row.deviation, entry.seeds)
+
+
+def _result_cell(own: EntryResults, task: str) -> Cell:
+    """An entry's score on a task, with its marks; empty where it has none."""
+    row = own.rows.get(task)
+    if row is None:
+        return EMPTY
+    reasons = own.reasons.get(row.id, frozenset())
+    scope = Scope(task=task, splits=(), subsets=(), data=row.data)  # a result may have several parts
+    kinds = leaks(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
+    kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
+    notes = [*(texts_text(n) for n in [row.trained_on] if n), data_text(row.data, reasons)]
+    notes += [f"revision {own.revisions[row.source]} of the model"] if row.source in own.revisions else []
+    notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
+    return replace(score_cell(row, own.entry, " ".join(kinds), "; ".join(notes)), href=f"/results/{row.id}")
+
+
+def data_text(data: str, reasons: frozenset[str]) -> str:
+    """Which data a result is of, and why suites do not count it as it is."""
+    text = f"data {data}" if data else "its source proves no revision of the data"
+    if not reasons:
+        return f"{text}; no suite has this task"
+    return text if "" in reasons else "; ".join([text, *(WHY[reason] for reason in WHY if reason in reasons)])
+
+
+def result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
+    """The columns of results by task, one for each entry; the first entry's sorts, and is shown in full."""
+
+    def fact(name: str, label: str) -> Field[Any]:
+        def cell(row: Any) -> Cell:
+            value = getattr(row, name)
+            return Cell(text=value or UNKNOWN, value=value or None)
+
+        return Field(key=name, label=label, cell=cell, sort=lambda row: getattr(row, name).casefold())
+
+    def scores(at: int, own: EntryResults) -> Field[Any]:
+        return Field(
+            key=f"score:{own.entry.slug}" if at else "score", numeric=True,
+            label=f"{own.entry.origin}, {entry_name(own.entry)}",
+            cell=lambda row: _result_cell(own, row.task), sort=None if at else lambda row: row.value,
+        )  # fmt: skip
+
+    def task(row: Any) -> Cell:
+        return Cell(text=row.task, value=row.task, href=task_path(row.task))
+
+    name = Field(key="name", label="Task", sticky=True, cell=task, sort=lambda row: row.task.casefold())
+    facts = [fact("type", "Type"), fact("metric", "Main metric")]
+    return [name, *(scores(at, own) for at, own in enumerate(entries)), *facts]

@@ -1,0 +1,593 @@
+"""A suite's table: its state in a URL, its columns and rows, and the cells that other pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from harness.results.scores import score_text
+from leaderboard.data.backbones import backbone_of
+from leaderboard.data.queries import Card, Entry
+from leaderboard.data.scores import Floats, Means, Ranks, SuiteScores, UntouchedMeans
+from leaderboard.data.suites import REASONS, Scope, scopes_of
+from leaderboard.views.sorting import Field as TableField
+from leaderboard.views.sorting import in_order
+from leaderboard.views.task_scores import column_path
+from leaderboard.web.charts import Chart, Point, against_size
+from leaderboard.web.filters import EntryState
+from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
+from leaderboard.web.page import missing
+from leaderboard.web.parameters import Text, Texts
+from leaderboard.web.tables import Cell, Column, Row
+
+FEW = 12
+"""The number of tasks up to which all have columns of their own."""
+
+UNTOUCHED = {"untouched": "tasks", "untouched_types": "types"}
+"""Means over the tasks that selected no model shown, with the means that they narrow."""
+
+ALWAYS = ("rank", "model")
+"""Columns that every choice of columns has."""
+
+GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
+"""Texts of cells without a number."""
+
+
+class SuiteState(EntryState):
+    """The parameters of a suite's page."""
+
+    zero: Literal["", "all", "most"] = Field(
+        "", description="Only models that were trained on none of the tasks (all) or on under half (most)."
+    )
+    instructions: bool = Field(False, description="Only models that take instructions.")
+    licence: Text = Field("", description="Only models under this licence, e.g. apache-2.0.")
+    language: Text = Field("", description="Only models for this language, e.g. deu.")
+    type: Text = Field("", description="Only tasks of this type.")
+    tasks: Texts = Field([], description="Types whose tasks have columns of their own; `all` for every type.")
+    cols: Texts = Field([], description="Only these columns, by key.")
+    sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
+    mean: Literal["tasks", "types", "untouched"] = Field(
+        "tasks", description="The mean that ranks; `untouched`: over the tasks that selected no model shown."
+    )
+    rank: Literal["mean", "borda"] = Field("mean", description="Rank by the mean or by Borda points.")
+    view: Text = Field("", description="The paper's convention that makes a task's number.")
+    revisions: Literal["any", "pinned"] = Field(
+        "any", description="Count all scores, or only those on the pinned revisions of the data."
+    )
+    group: Literal["", "backbone", "recipe", "organisation"] = Field("", description="Rows under headings.")
+    each: Literal["model", "revision"] = Field(
+        "model", description="One row for each model, or for each revision and treatment."
+    )
+    rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
+    page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
+
+    def whole(self) -> Self:
+        """This state with every row, and every task unless it says which."""
+        some = self.model_fields_set & {"tasks", "cols", "type"}
+        return super().whole() if some else super().whole().changed(tasks=["all"])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Column(TableField[int]):
+    """A column by rows; the best two cells of a `scored` one are marked.
+
+    An `optional` column is shown when it has any value; `kind` is the task type that it belongs to.
+    """
+
+    numeric: bool = True
+    group: str = ""
+    href: str = ""
+    card: str = ""
+    kind: str = ""
+    scored: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuiteTable:
+    """The table of a suite in a state of its page; `cards` and `entries` are those of the site, by number.
+
+    Raises:
+        NotFound: The state names a column or a type that the suite does not have.
+    """
+
+    scores: SuiteScores
+    state: SuiteState
+    path: str
+    cards: Mapping[int, Card]
+    entries: Mapping[int, Entry]
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The rows that pass the filters; of a model's several the one with the most tasks."""
+        rows = [row for row, entry in enumerate(self.scores.entries) if self._passes(row, entry)]
+        return self.scores.one_for_each_model(rows) if self.state.each == "model" else rows
+
+    def _passes(self, row: int, entry: Entry) -> bool:
+        state, share, card = self.state, self.scores.zero_shot[row], self.card(row)
+        return (
+            state.keeps(entry)
+            and (not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5))
+            and (not state.instructions or card.instructions is True)
+            and state.licence in ("", card.licence)
+            and (not state.language or state.language in card.languages)
+        )
+
+    def card(self, row: int) -> Card:
+        """The card of a row's model."""
+        return self.cards.get(self.scores.entries[row].id, Card())
+
+    @cached_property
+    def untouched(self) -> UntouchedMeans | None:
+        """The means over the tasks that selected none of the models shown; None where none was selected."""
+        return self.scores.untouched(self.rows) if self.scores.selected.any() else None
+
+    @cached_property
+    def mean(self) -> str:
+        """The mean that ranks, which is that over all tasks where no model was selected."""
+        mean = self.state.mean
+        return UNTOUCHED[mean] if mean in UNTOUCHED and self.untouched is None else mean
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The ranks by that mean, or by Borda points."""
+        each = "model" if self.state.each == "model" else "entry"
+        if self.untouched is not None and self.mean == "untouched":
+            ranks = self.scores.untouched_ranks(self.untouched, each)
+        else:
+            ranks = self.scores.ranks(self.mean, each)
+        if self.state.rank == "mean":
+            return ranks
+        points, place = np.where(ranks.place > 0, ranks.borda, np.nan), np.zeros_like(ranks.place)
+        place[ranks.place > 0] = 1 + (points[None, :] > points[ranks.place > 0, None]).sum(axis=1)
+        return replace(ranks, place=place)
+
+    @cached_property
+    def columns(self) -> list[_Column]:
+        """Every column that there is."""
+        scores, ranks, entries = self.scores, self.ranks, self.scores.entries
+        several = len(scores.by_type) > 1
+        place, rows = ranks.place.tolist(), range(len(entries))
+        borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
+        return [
+            _number("rank", "Rank", [rank or None for rank in place], up=True, card="Rank",
+                    note="Models that cannot be told apart from the first of their group share its rank."),
+            _text("model", "Model", lambda row: entries[row].model, lambda row: model_cell(entries[row])),
+            _number("parameters", "Size", [*map(parameters_of, entries)], parameters_text, "?",
+                    note="Parameters."),
+            self._mean("tasks", "over tasks", scores.over_tasks,
+                       f"The mean over {tasks_text(scores.over_tasks.expected)}, all alike."),
+            self._mean("types", "over types", scores.over_types, "The mean of the types' means."),
+            *self._untouched_means(several),
+            _number("borda", "Borda", borda, group="Mean", scored=True, optional=True,
+                    note="The models that are worse, ties half, summed over tasks."),
+            *self._types(several),
+            _Column(key="there", label="Tasks", sort=scores.over_tasks.count.tolist().__getitem__,
+                    cell=self._count, note="Tasks with a score that counts."),
+            _number("unseen", "Zero-shot", _known(scores.zero_shot), "{:.0%}", "?", optional=True,
+                    note="The share of the tasks that the model was not trained on, as its makers state."),
+            _number("dimension", "Dimension", [one.dimension for one in entries], optional=True,
+                    note="Of an embedding."),
+            _number("max_tokens", "Max tokens", [one.max_tokens for one in entries], optional=True,
+                    note="Of an input."),
+            _number("memory", "Memory, MB", [self.card(row).memory for row in rows], optional=True,
+                    note="Of the weights."),
+            _number("mean_rank", "Mean rank", _known(ranks.mean_rank), "{:.1f}", up=True,
+                    note="The mean of the ranks on each task, among ranked models."),
+            _text("origin", "Origin", lambda row: entries[row].origin,
+                  lambda row: _origin_cell(entries[row])),
+            _Column(key="how", label="How", numeric=False, cell=lambda row: how_cell(entries[row]),
+                    note="An imported model's revision, a measured one's treatment, a printed row's table."),
+        ]  # fmt: skip
+
+    def _mean(
+        self, key: str, label: str, means: Means, note: str, *, kind: str = "", own: bool = True
+    ) -> _Column:
+        """The column of a mean; `own` says that it is over the model's own tasks, whatever these selected."""
+
+        def cell(row: int) -> Cell:
+            average = self.scores.averages.get(row) if own else None
+            known = average if average and (key == "tasks" or "printed" in average) else None
+            mean = mean_cell(means, row, known, self.scores.entries[row].seeds)
+            return mean_of(mean, self.scores, row, kind) if own else mean
+
+        return _Column(
+            key=key, label=label, group=kind or "Mean", note=note, cell=cell, scored=True, kind=kind,
+            sort=_known(np.where(means.complete, means.values, np.nan)).__getitem__,
+            card=kind or ("Mean" if key == self.mean else ""),
+        )  # fmt: skip
+
+    def _untouched_means(self, several: bool) -> Iterator[_Column]:
+        """The means over the tasks that selected no model shown: over tasks, and over several types."""
+        if self.untouched:
+            count, note = self.untouched.part.count, untouched_note(self.untouched)
+            yield self._mean(
+                "untouched", f"over {count} untouched", self.untouched.over_tasks, note, own=False
+            )
+            if several:
+                label = f"over types of {count} untouched"
+                yield self._mean("untouched_types", label, self.untouched.over_types, note, own=False)
+
+    def _types(self, several: bool) -> Iterator[_Column]:
+        """The means within each of several types, each with its tasks behind it."""
+        columns = self.scores.site_suite.suite.columns
+        for kind in dict.fromkeys(column.type for column in columns):
+            if several and kind in self.scores.by_type:
+                means = self.scores.by_type[kind]
+                note = f"The mean over {tasks_text(means.expected)}."
+                yield self._mean(f"type:{kind}", "mean", means, note, kind=kind)
+            yield from (self._task(at) for at, column in enumerate(columns) if column.type == kind)
+
+    def _task(self, at: int) -> _Column:
+        scores, column = self.scores, self.scores.site_suite.suite.columns[at]
+        many = f": the mean of {len(column.tasks)} tasks" if len(column.tasks) > 1 else ""
+        return _Column(
+            key=f"task:{column.name}", label=column.name, group=column.type, kind=column.type, scored=True,
+            sort=_known(np.where(scores.counted[:, at], scores.values[:, at], np.nan)).__getitem__,
+            href=column_path(scores.site_suite, column), note=f"{column.name}{many}",
+            cell=lambda row: task_cell(scores, row, at, self.entries),
+        )  # fmt: skip
+
+    def _count(self, row: int) -> Cell:
+        """How many of the suite's tasks count."""
+        if self.scores.averages.get(row, {}).get("types"):
+            return Cell(text="by type", note="The paper prints means of types only.")
+        count, expected = int(self.scores.over_tasks.count[row]), self.scores.over_tasks.expected
+        return Cell(text=f"{count}/{expected}", value=count)
+
+    @cached_property
+    def shown(self) -> list[_Column]:
+        """The columns that are shown."""
+        state, known = self.state, self.scores.by_type
+        if state.type and state.type not in known:
+            raise missing("task type", state.type, known, then="The suite's page offers those there are.")
+        picked = {self._key(name) for name in state.cols}
+        return [column for column in self.columns if column.key in ALWAYS or self._shows(column, picked)]
+
+    def _shows(self, column: _Column, picked: set[str]) -> bool:
+        state, key = self.state, column.key
+        if state.type and column.kind:
+            return column.kind == state.type
+        if picked:
+            return key in picked
+        if key in ("mean_rank", "types", "how"):
+            how = state.each == "revision" or state.origin == "reported"
+            return how if key == "how" else key == "types" and len(self.scores.by_type) > 1
+        if column.optional and column.sort:
+            return any(column.sort(row) is not None for row in self.rows)
+        return not key.startswith("task:") or self._opens(column.kind)
+
+    def _opens(self, kind: str) -> bool:
+        """Whether the tasks of a type have columns of their own."""
+        return not self.folds or "all" in self.state.tasks or kind in self.state.tasks
+
+    @property
+    def folds(self) -> bool:
+        """Whether the tasks of a type can be folded."""
+        few = len(self.scores.site_suite.suite.columns) <= FEW
+        return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
+
+    def _key(self, name: str) -> str:
+        """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
+        keys = {column.key for column in self.columns}
+        if name == "mean":
+            return "borda" if self.state.rank == "borda" else self.mean
+        name = UNTOUCHED[name] if name in UNTOUCHED and name not in keys else name
+        suite = self.scores.site_suite.suite
+        only = [c.name for c in suite.columns if [t.name for t in c.tasks] == [name.removeprefix("task:")]]
+        tries = (name, f"task:{name}", f"type:{name}", *(f"task:{one}" for one in only if len(only) == 1))
+        column = next((key for key in tries if key in keys), None)
+        if column is None:
+            known = [key.partition(":")[2] or key for key in keys]
+            raise missing("column", name, known, then="The suite's page offers those there are.")
+        return column
+
+    @cached_property
+    def _state(self) -> SuiteState:
+        """The state with the key of the column that sorts."""
+        sign, name = "-" * self.state.sort.startswith("-"), self.state.sort.removeprefix("-")
+        return self.state.model_copy(update={"sort": sign + self._key(name)})
+
+    @cached_property
+    def ordered(self) -> list[int]:
+        """The rows in order, those of papers last; groups stand in the order of their first rows.
+
+        Rows without a value are last, by how many of the tasks they have.
+        """
+        means = self.scores.mean("types" if self.mean == "types" else "tasks")
+        count, values = means.count.tolist(), np.nan_to_num(means.values, nan=-1.0).tolist()
+        rows = sorted(self.rows, key=lambda row: (-count[row], -values[row]))
+        rows = in_order(rows, self.columns, self._state.sort)
+        rows.sort(key=lambda row: self.scores.entries[row].origin == "reported")
+        groups: dict[str, list[int]] = {}
+        for row in rows:
+            groups.setdefault(self._group(row), []).append(row)
+        return [row for members in groups.values() for row in members]
+
+    def _group(self, row: int) -> str:
+        """The heading that a row stands under; empty for none."""
+        entry, by = self.scores.entries[row], self.state.group
+        if by:
+            return getattr(entry, by) or f"no {by}"
+        return "Printed in papers, without rank" if entry.origin == "reported" else ""
+
+    @cached_property
+    def _best(self) -> dict[tuple[int, str], str]:
+        """The best and the second best cells of each column among the rows that are shown."""
+        rows = [row for row in self.rows if self.scores.entries[row].origin != "reported"]
+        marked: dict[tuple[int, str], str] = {}
+        for column in self.shown:
+            if column.scored and column.sort:
+                values = {row: value for row in rows if (value := column.sort(row)) is not None}
+                marks = dict(zip(sorted({*values.values()}, reverse=True), ("best", "second"), strict=False))
+                marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
+        return marked
+
+    def body(self, rows: Sequence[int]) -> Iterator[Row]:
+        """Some rows, with the headings above them."""
+        heading = ""
+        for row in rows:
+            if (group := self._group(row)) != heading:
+                heading = group
+                cells = [Cell(text=group if column.key == "model" else "") for column in self.shown]
+                yield Row(kind="group", cells=cells)
+            cells = [self._cell(column, row) for column in self.shown]
+            kind = "" if self.scores.over_tasks.complete[row] else "part"
+            yield Row(cells=cells, key=self.scores.entries[row].slug, kind=kind)
+
+    def _cell(self, column: _Column, row: int) -> Cell:
+        cell, mark = column.of(row), self._best.get((row, column.key))
+        return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
+
+    def heads(self) -> list[Column]:
+        """The columns as a table takes them, with the URLs that sort by them and fold their types."""
+        return [
+            replace(
+                column.head(self._state, self.path, page=1), sticky=column.key in ALWAYS,
+                group=column.group, href=column.href, card=column.card, open=self._opens(column.kind),
+                fold=self._fold(column.kind) if column.kind and self.folds else "",
+            )
+            for column in self.shown
+        ]  # fmt: skip
+
+    def _fold(self, kind: str) -> str:
+        """The URL that opens or folds a type."""
+        types = list(self.scores.by_type) if "all" in self.state.tasks else list(self.state.tasks)
+        others = [name for name in types if name != kind]
+        return f"{self.path}?{self.state.query(tasks=others if kind in types else [*types, kind])}"
+
+
+def _number(
+    key: str,
+    label: str,
+    values: Sequence[float | None],
+    form: str | Callable[[Any], str] = "{:,.0f}",
+    gone: str = "",
+    **more: Any,
+) -> _Column:
+    """A column of numbers; `gone` is the text where there is none."""
+    text = form.format if isinstance(form, str) else form
+
+    def cell(row: int) -> Cell:
+        value = values[row]
+        return Cell(text=gone) if value is None else Cell(text=text(value), value=value)
+
+    return _Column(key=key, label=label, cell=cell, sort=values.__getitem__, **more)  # fmt: skip
+
+
+def _text(key: str, label: str, name: Callable[[int], str], cell: Callable[[int], Cell]) -> _Column:
+    """A column that is sorted by a text of each row."""
+    return _Column(key=key, label=label, numeric=False, cell=cell, sort=lambda row: name(row).casefold())
+
+
+def _known(values: Floats) -> list[float | None]:
+    """Numbers, None for what is none."""
+    return [None if value != value else value for value in values.tolist()]
+
+
+def size_chart(table: SuiteTable, name: str = "size") -> Chart:
+    """The mean that ranks against the number of parameters, of the ranked rows; of papers' where none is."""
+    scores, over = table.scores, "types" if table.mean == "types" else "tasks"
+    means, ranked = scores.mean(over), table.ranks.place > 0
+    drawn = ranked if ranked.any() else means.complete
+    points = [
+        Point(
+            label=entry.model.rpartition("/")[2], x=parameters_of(entry), href=_path(entry),
+            y=round(100 * float(means.values[row]), 2), series=entry.origin,
+        )
+        for row in table.ordered if drawn[row] for entry in [scores.entries[row]]
+    ]  # fmt: skip
+    title = f"{scores.site_suite.suite.title}: score against size"
+    return against_size(title, f"Mean over {over}", points, name)
+
+
+def parameters_of(entry: Entry) -> int | None:
+    """The number of parameters of a model, of a paper's row that of its backbone."""
+    backbone = backbone_of(entry.model) if entry.origin == "reported" and not entry.parameters else None
+    return backbone.parameters if backbone else entry.parameters
+
+
+def tasks_text(count: int) -> str:
+    """A number of tasks.
+
+    >>> tasks_text(1), tasks_text(41)
+    ('its one task', '41 tasks')
+    """
+    return "its one task" if count == 1 else f"{count} tasks"
+
+
+def _path(entry: Entry) -> str:
+    return f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
+
+
+def model_cell(entry: Entry) -> Cell:
+    """A model's name, or that of a paper's row."""
+    text, note = entry.model, made_of(entry) or entry.treatment
+    if entry.origin == "reported":
+        text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
+    return Cell(text=text, value=entry.model, href=_path(entry), kind=kinds_of(entry), note=note)
+
+
+def kinds_of(entry: Entry) -> str:
+    """The marks of how an entry's model was trained and searched with, as kinds of a cell."""
+    made = entry.lineage
+    marks: list[tuple[str, object]] = [("approximate", entry.approximate)]
+    if made is not None:
+        marks += [("own", made.all_own_data), ("changed", made.changed), ("selected", made.all_selected_on)]
+    return " ".join(kind for kind, there in marks if there)
+
+
+def made_of(entry: Entry) -> str:
+    """What a recipe made an entry's model of, under which seeds, and the treatment; empty for any other."""
+    return f"{training_text(entry)}; {entry.treatment}" if entry.lineage else ""
+
+
+def training_text(entry: Entry) -> str:
+    """What a recipe made an entry's model of, and under which seeds; empty for any other."""
+    made = entry.lineage
+    if made is None:
+        return ""
+    parents = " and ".join(parent.text for parent in made.parents)
+    chosen = [made.choices_text] if made.choices else []
+    return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds)])
+
+
+def _origin_cell(entry: Entry) -> Cell:
+    """Where the numbers of a row come from."""
+    trust = {"external": ", by its makers", "none": ", no revision"}.get(entry.trust, "")
+    return Cell(text=f"{entry.origin}{trust}", value=entry.origin, kind=entry.origin)
+
+
+def how_cell(entry: Entry) -> Cell:
+    """An imported model's revision, a measured one's treatment, where a row is printed."""
+    revision = entry.revision or ""
+    known = revision[:10] if entry.trust == "commit" else revision.replace("_", " ")
+    text = made_of(entry) or entry.treatment or known
+    short = text if len(text) <= 36 else f"{text[:35]}…"
+    return Cell(text=short, value=text, note=text if short != text else "")
+
+
+def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> Cell:
+    """A mean; `average` has what else is known of it (SuiteScores.averages), `seeds` are those it is over."""
+    value, count = float(means.values[row]), int(means.count[row])
+    if not count:
+        return Cell(text="–", kind="none")
+    if average and "printed" in average:
+        return _printed_mean(means, row, average["printed"])
+    if count != means.expected:
+        note = f"of {count} of {means.expected}"
+        cell = Cell(text=score_text(value), value=value, kind="part", note=note)
+    elif average and average.get("interval"):
+        low, high = average["interval"]
+        text = f"{score_text(value)} ± {50 * (high - low):.2f}"
+        return Cell(text=text, value=value, note="± half of the 95 % interval")
+    else:
+        cell = Cell(text=score_text(value), value=value)
+    return over_seeds(cell, float(means.deviations[row]), seeds)
+
+
+def _printed_mean(means: Means, row: int, printed: float | None) -> Cell:
+    """A mean of a paper's row: of a type as printed, else made of what is printed."""
+    value = float(means.values[row])
+    if means.over not in ("tasks", "types"):
+        return Cell(text=f"{100 * value:.1f}", value=value)
+    note = "made of the printed numbers" + (f"; the paper prints {100 * printed:.1f}" if printed else "")
+    kind = "" if means.count[row] == means.expected else "part"
+    return Cell(text=score_text(value), value=value, kind=kind, note=note)
+
+
+def mean_of(cell: Cell, scores: SuiteScores, row: int, kind: str = "") -> Cell:
+    """The cell of a mean (of all tasks, or of a type's), marked where some of them selected the model."""
+    known = cell.value is not None and scores.entries[row].lineage is not None
+    selected = scores.chose(row, kind) if known else []
+    if not selected:
+        return cell
+    verb = "is" if len(selected) == 1 else "are"
+    notes = [cell.note, f"{', '.join(selected)} chose the model, and {verb} in this mean"]
+    return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(filter(None, notes)))
+
+
+def untouched_note(untouched: UntouchedMeans) -> str:
+    """What the means over untouched tasks leave out, and why."""
+    part = untouched.part
+    names, one = ", ".join(part.selected), len(part.selected) == 1
+    return (
+        f"The means over the {part.count} untouched leave out {names}: models of this table were chosen by "
+        f"their scores there, which err upward. They are over the same tasks for every model; the means "
+        f"over all {part.count + len(part.selected)} have {'it' if one else 'them'}."
+    )
+
+
+def task_cell(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> Cell:
+    """A task's score, or why there is none; `entries` has those of single revisions."""
+    reason, value = REASONS[scores.reasons[row, at]], float(scores.values[row, at])
+    entry, column = scores.entries[row], scores.site_suite.suite.columns[at]
+    if reason == "seeds":
+        return some_seeds(int(scores.seeds[row, at]), len(entry.seeds))
+    if reason in GONE:
+        return Cell(text=GONE[reason], kind=reason)
+    if entry.origin == "reported":
+        return Cell(text=f"{100 * value:.1f}", value=value)
+    texts, number = int(scores.trained_on[row, at]), int(scores.results[row, at])
+    low, high = float(scores.low[row, at]), float(scores.high[row, at])
+    notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
+    kinds = ["other"] if reason == "other" else []
+    if entry.lineage or entry.trained_on or texts:
+        scopes = scopes_of(column)
+        kinds = [*leaks(entry, scopes, texts, column.name), *kinds]
+        notes += [*choices_made(entry, scopes), *([texts_text(texts)] if texts else [])]
+    notes += _revisions(scores, row, at, entries)
+    cell = Cell(
+        text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes),
+        href=f"/results/{number}" if number else "",
+    )  # fmt: skip
+    return over_seeds(cell, float(scores.deviations[row, at]), entry.seeds)
+
+
+def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Entry]) -> list[str]:
+    """The revisions that a score is of, where there are others: of a joined model, and of the data."""
+    notes, entry = [], scores.entries[row]
+    source = entries.get(int(scores.sources[row, at])) if scores.sources.size else None
+    if len(entry.revisions) > 1 and source and source.revision:
+        notes.append(f"model revision {source.revision[:10]}")
+    if REASONS[scores.reasons[row, at]] == "other":
+        (pinned, *more) = {task.data.revision[:10] for task in scores.site_suite.suite.columns[at].tasks}
+        revision = scores.data.get((row, at), "")[:10] or "that is not stated"
+        notes.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
+    return notes
+
+
+def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
+    """Why a score of some scopes flatters a model, as kinds.
+
+    `texts` of it are in the training data; `column` is the name of a column of several tasks.
+    """
+    trained = entry.trained_on or ()
+    marks = (
+        ("leak", any(name in trained for name in (column, *(scope.task for scope in scopes)))),
+        ("selected", choices_made(entry, scopes)),
+        ("texts", texts),
+    )
+    return [kind for kind, there in marks if there]
+
+
+def choices_made(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
+    """What the scores of some scopes chose of a model, in a sentence; none where they chose nothing."""
+    made = entry.lineage
+    chosen = [what for one in scopes if made for what in made.chosen_by(one.task, one.splits, one.subsets)]
+    return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []
+
+
+def texts_text(count: int) -> str:
+    """How many texts of a task are in the training data.
+
+    >>> texts_text(1), texts_text(1200)
+    ('1 text of it is in the training data', '1,200 texts of it are in the training data')
+    """
+    one = "1 text of it is" if count == 1 else f"{count:,} texts of it are"
+    return f"{one} in the training data"

@@ -1,0 +1,315 @@
+"""Tasks: their addresses, what suites ask of them, and the scores of entries with ranks and ties."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from harness.core.types import Column, Task
+from leaderboard.data.entries import Entry, precedence
+from leaderboard.data.queries import Queries, Result
+from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, scope_of, slug, views
+from leaderboard.web.page import missing
+from leaderboard.web.parameters import address
+
+ENDS = (".json", ".csv", ".md", ".tex")
+"""Ends of addresses that name a format."""
+
+MOST = "most"
+"""The question of a task that is in no suite: what most entries have."""
+
+TRUST_TEXTS: Mapping[str, str] = {
+    "measured": "the hash of the weights, which were measured here",
+    "commit": "a commit",
+    "external": "its makers' statement: the weights are not pinned",
+    "none": "nothing: the source does not state which weights were scored",
+    "other": "a name that is no commit: the weights behind it may change",
+    "reported": "a paper",
+}
+"""By what the revision of a model is known."""
+
+
+def task_path(name: str) -> str:
+    """The address of a task's page.
+
+    >>> task_path("STS12"), task_path("my task"), task_path("../a")
+    ('/tasks/STS12', '/tasks/my%20task', '/tasks/a-61b4c98b')
+    """
+    return address(f"/tasks/{task_key(name)}")
+
+
+def column_path(site_suite: SiteSuite, column: Column) -> str:
+    """The address of the only task of a column, as the suite asks for it; empty for a column of several."""
+    if len(column.tasks) != 1:
+        return ""
+    query = {"scope": f"{site_suite.slug}:{column.name}"} if column.name in site_suite.parts else None
+    return address(f"/tasks/{task_key(column.tasks[0].name)}", query)
+
+
+def task_key(name: str) -> str:
+    """The name of a task in addresses, not quoted: a short form with a digest where a path cannot hold it."""
+    safe = all(sign.isascii() and (sign.isalnum() or sign in "-_. ") for sign in name)
+    if safe and name.strip(". ") and not name.endswith(ENDS) and len(name) <= 100:
+        return name
+    return f"{slug(name)[:80]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}".lstrip("-")
+
+
+def find_task(key: str, names: Iterable[str]) -> str:
+    """The task of a name in an address.
+
+    Raises:
+        NotFound: There is none; the nearest are named.
+    """
+    known = list(names)
+    keys = {task_key(name): name for name in known} | {name: name for name in known}
+    if key not in keys:
+        raise missing("task", key, known, then="The page /tasks lists all.")
+    return keys[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What some suites ask of a task, and the task as the first of them has it.
+
+    `names` are its names in addresses: each suite that asks it, with its convention, or with its column where
+    that shows a part of the task.
+    """
+
+    names: tuple[str, ...]
+    scope: Scope
+    suites: Sequence[SiteSuite] = ()
+    task: Task | None = None
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
+
+    @property
+    def label(self) -> str:
+        """The question in a few words."""
+        more = f" and {len(self.suites) - 1} more" if len(self.suites) > 1 else ""
+        suites = f"{self.suites[0].suite.title}{more}" if self.suites else "what most entries have"
+        view = f", as {self.scope.view} prints it" if self.scope.view else ""
+        return f"{suites}{view}: {self.scope_text}"
+
+    @property
+    def scope_text(self) -> str:
+        """Splits and subsets in a few words."""
+        return f"{' + '.join(self.scope.splits)}; {_listing(self.scope.subsets, 'subset')}"
+
+
+def _listing(names: Sequence[str], what: str, most: int = 3) -> str:
+    """Names, or how many there are.
+
+    >>> _listing(["de"], "subset"), _listing(["a", "b", "c", "d"], "subset")
+    ('subset de', '4 subsets')
+    """
+    if len(names) > most:
+        return f"{len(names)} {what}s"
+    return f"{what}{'s' if len(names) != 1 else ''} {', '.join(names)}"
+
+
+_questions: WeakKeyDictionary[Queries, dict[str, list[Question]]] = WeakKeyDictionary()
+
+
+def all_questions(queries: Queries) -> Mapping[str, list[Question]]:
+    """The questions of every task of a suite: whole ones first, then parts, last those outside of means."""
+    if queries not in _questions:
+        places: dict[Scope, list[tuple[SiteSuite, Column, Task]]] = {}
+        for one in queries.suites.values():
+            for view in views(one.suite):
+                for column in one.suite.columns:
+                    for task in column.tasks:
+                        places.setdefault(scope_of(task, view), []).append((one, column, task))
+        by_task: dict[str, list[Question]] = {}
+        for scope in sorted(places, key=lambda scope: _order(*places[scope][0])):
+            by_task.setdefault(scope.task, []).append(_question(scope, places[scope]))
+        _questions[queries] = by_task
+    return _questions[queries]
+
+
+def _order(site_suite: SiteSuite, column: Column, task: Task) -> tuple[bool, bool]:
+    return column.name in site_suite.parts, bool(column.shown_only)
+
+
+def _question(scope: Scope, places: Sequence[tuple[SiteSuite, Column, Task]]) -> Question:
+    parts = [(one.slug, scope.view or (c.name if c.name in one.parts else "")) for one, c, _ in places]
+    return Question(
+        names=tuple(":".join(filter(None, part)) for part in parts),
+        scope=scope,
+        suites=list({one.slug: one for one, *_ in places}.values()),
+        task=places[0][2],
+    )
+
+
+def known_tasks(queries: Queries) -> list[str]:
+    """Every task that has a result or is in a suite."""
+    return sorted({*queries.tasks, *all_questions(queries)})
+
+
+def common_question(task: str, results: Iterable[tuple[Raw, str]]) -> Question:
+    """What most entries have of a task: the most frequent splits and subsets, then the most frequent data.
+
+    `results` are main scores by split and subset, and the revision of their data.
+    """
+    shapes = [(_shape(raw), data) for raw, data in results if raw]
+    shape = _most_frequent((shape for shape, _ in shapes), ((), ()))
+    data = _most_frequent((data for one, data in shapes if data and one == shape), "")
+    return Question(names=(MOST,), scope=Scope(task=task, splits=shape[0], subsets=shape[1], data=data))
+
+
+def _shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(sorted(raw)), tuple(sorted({subset for subsets in raw.values() for subset in subsets}))
+
+
+def _most_frequent(values: Iterable[Any], default: Any) -> Any:
+    counts = Counter(values)
+    return max(counts, key=lambda value: (counts[value], value), default=default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """An entry's score for a question; without a value, `reason` says why (leaderboard.data.suites.WHY).
+
+    `deviation` and `seeds` are of a training over several seeds: the standard deviation, and how many seeds
+    have a score. `trained_on` counts the task's texts in the training data; `source` is the single revision
+    that was scored.
+    """
+
+    entry: Entry
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: Reason
+    result: int
+    data: str
+    deviation: float | None = None
+    seeds: int | None = None
+    trained_on: int | None = None
+    source: Entry | None = None
+
+    @property
+    def half(self) -> float | None:
+        """Half of the 95 % interval; None where none is known."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def counts(self, *, pinned: bool = False) -> bool:
+        """Whether it is ranked: a number as it is asked for, which no paper printed."""
+        known = self.value is not None and self.value == self.value and self.entry.origin != "reported"
+        return known and self.reason in (("",) if pinned else ("", "other"))
+
+
+Results: TypeAlias = "Sequence[tuple[Result, Raw]]"
+"""Results with their main scores by split and subset."""
+
+
+def results_of(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
+    """Every result of some tasks, of one entry for each model or of every revision."""
+    results = queries.task_results(tasks)
+    return [(row, raw) for row, raw in results if _is_row(queries.entries[row.entry], revisions)]
+
+
+def _is_row(entry: Entry, revisions: bool) -> bool:
+    """Whether an entry has a row: seeds have none, nor have single revisions unless asked for."""
+    return not entry.revisions if revisions and entry.origin == "imported" else not entry.member
+
+
+def most_have(task: str, results: Results) -> Question:
+    """The question of a task that is in no suite."""
+    return common_question(task, [(raw, row.data) for row, raw in results if row.status == "done"])
+
+
+def scores_of_question(queries: Queries, question: Question, *, revisions: bool = False) -> list[Scored]:
+    """The scores of a question that a suite asks, of one entry for each model or of every revision."""
+    return [
+        Scored(
+            entry=queries.entries[row.entry], value=row.value, low=row.low, high=row.high,
+            reason=REASONS[row.reason], result=row.result, data=row.data, deviation=row.deviation,
+            seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
+        )
+        for row in queries.scores(scope=queries.scope_ids.get(question.scope.form, 0))
+        if _is_row(queries.entries[row.entry], revisions)
+    ]  # fmt: skip
+
+
+def scores_of_results(queries: Queries, scope: Scope, results: Results) -> list[Scored]:
+    """The scores of any scope, from results."""
+    scored = []
+    for row, raw in results:
+        reasons: Mapping[str, Reason] = {"failed": "failed", "part": "seeds"}
+        failed = reasons.get(row.status)
+        value, reason = (None, failed) if failed else scope.answer(raw, row.data)
+        scored.append(
+            Scored(
+                entry=queries.entries[row.entry], value=value, reason=reason, result=row.id, data=row.data,
+                seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
+            )
+        )  # fmt: skip
+    return scored
+
+
+def first_of_models(rows: Sequence[Scored], *, pinned: bool = False) -> list[Scored]:
+    """One row for each model: a ranked score, then the best known revision, then the newest."""
+
+    def weight(one: Scored) -> tuple[Any, ...]:
+        return (one.counts(pinned=pinned), one.value is not None, *precedence(one.entry))
+
+    best: dict[str, Scored] = {}
+    for one in rows:
+        name = one.entry.model_slug
+        if name not in best or weight(one) > weight(best[name]):
+            best[name] = one
+    return list(best.values())
+
+
+def places(rows: Sequence[Scored]) -> dict[int, int]:
+    """Ranks by entry, of rows that all count; each group of ties begins with its best."""
+    ranks: dict[int, int] = {}
+    leader: Scored | None = None
+    for position, one in enumerate(sorted(rows, key=lambda r: -(r.value or 0.0)), 1):
+        if leader is None or not tie(leader.value, one.value, leader.half, one.half):
+            leader, first = one, position
+        ranks[one.entry.id] = first
+    return ranks
+
+
+def tie(one: float | None, other: float | None, half: float | None, other_half: float | None) -> bool:
+    """Whether two scores are equal, or differ by no more than the half-widths of both intervals combined.
+
+    >>> tie(0.5, 0.52, None, 0.01), tie(0.5, 0.52, 0.015, 0.015)
+    (False, True)
+    """
+    if one is None or other is None:
+        return False
+    room = hypot(half, other_half) if half is not None and other_half is not None else 0.0
+    return abs(one - other) <= room
+
+
+Best: TypeAlias = "tuple[Entry, float] | None"
+"""The first entry of a task with its score; None where none is ranked."""
+
+_best: WeakKeyDictionary[Queries, dict[str, Best]] = WeakKeyDictionary()
+
+
+def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best]:
+    """The best of each task by its first question, cached."""
+    known, questions = _best.setdefault(queries, {}), all_questions(queries)
+    wanted = [name for name in tasks if name not in known]
+    scopes = {queries.scope_ids.get(questions[n][0].scope.form, 0): n for n in wanted if n in questions}
+    known.update(dict.fromkeys(wanted))
+    for scope, (entry, value) in (queries.best_scores(list(scopes)) if scopes else {}).items():
+        known[scopes[scope]] = queries.entries[entry], value
+    others: dict[str, list[tuple[Result, Raw]]] = {name: [] for name in wanted if name not in questions}
+    for row, raw in results_of(queries, list(others)) if others else ():
+        others[row.task].append((row, raw))
+    for name, results in others.items():
+        scored = scores_of_results(queries, most_have(name, results).scope, results)
+        ranked = [(one.entry, one.value) for one in scored if one.value is not None and one.counts()]
+        known[name] = max(ranked, key=lambda pair: pair[1], default=None)
+    return {name: known[name] for name in tasks}

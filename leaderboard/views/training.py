@@ -1,0 +1,304 @@
+"""How recipes train: settings, the choice among them, seeds and sweeps, as tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import mean, median
+from typing import Any, TypeAlias
+
+from harness.core.lineage import Lineage, MemberPart, SweepPart
+from harness.jobs.recipe import ModelRecipe, TaskRecipe
+from harness.plan import catalog
+from harness.results.scores import score_text
+from leaderboard.data.papers import Paper
+from leaderboard.data.suites import slug
+from leaderboard.views.task_scores import task_path
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, is_number, value_cell, values_table, words
+
+AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
+Document: TypeAlias = Mapping[str, Any]
+Sweeps: TypeAlias = Sequence[tuple[int, SweepPart]]
+"""The sweep of each seed of a model."""
+
+SETTINGS = {"batch_size": "batch", "weight_decay": "decay", "epochs": "epochs"}
+"""The settings of a grid beside the learning rate, as a line of a chart is named."""
+
+MOST_LINES = 5
+"""Lines of a chart, beyond which a summary stands for all."""
+
+LOG_RATIO = 3
+"""From which ratio of the greatest value to the least an axis is logarithmic."""
+
+SEED_KINDS = {
+    "fresh": "fresh seeds at the chosen settings",
+    "final": "the recipe's own seeds at the chosen settings",
+    "protocol": "all runs of a recipe that chooses nothing",
+    "maximum": "the best run of the grid",
+}
+"""What the seeds behind a score are (results/README.md)."""
+
+CHOSEN_ON_SCORES = (
+    "The development sets chose the settings, and the scores are measured on the same sets: they err upward. "
+    "Fresh seeds take away the luck of a seed, not that of the choice."
+)
+BEST_EVALUATION = (
+    "A score is that of each run's best evaluation on the development set, as the recipe has it: it errs "
+    "upward, which the interval does not see. The last and the cross-fitted evaluations stand beside it."
+)
+SWEEP_NOTES = (
+    "A model was trained for each value; the one with the highest mean is the model of this page.",
+    "The tasks of this table chose it, and its scores there err upward; means over untouched tasks leave "
+    "them out.",
+)
+
+
+def is_of_paper(recipe: AnyRecipe, paper: Paper) -> bool:
+    """Whether a recipe is made after a paper: its source begins with the paper's name."""
+    return recipe.source.startswith(f"{paper.name},")
+
+
+def recipes_of(paper: Paper) -> list[str]:
+    """The recipes that are made after a paper."""
+    return [name for name in catalog.recipes() if is_of_paper(catalog.open_recipe(name), paper)]
+
+
+def was_chosen(training: Document) -> bool:
+    """Whether settings were chosen on the data of the score."""
+    return bool(training.get("chosen")) and len(training.get("cells") or ()) > 1
+
+
+def notes_on(trainings: Sequence[Document]) -> list[str]:
+    """Why scores of recipes err upward."""
+    best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
+    return [CHOSEN_ON_SCORES] * any(map(was_chosen, trainings)) + [BEST_EVALUATION] * best
+
+
+COLUMNS = [
+    Column(key="name", label="Task", sticky=True),
+    Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
+    Column(key="last", label="last", numeric=True, group="other evaluations",
+           note="The last evaluation of each run, where the score is that of its best."),
+    Column(key="cross_fitted", label="cross-fitted", numeric=True, group="other evaluations",
+           note="Chosen on one half of the development set and scored on the other."),
+    Column(key="interval", label="95 % interval", note="Over seeds and examples."),
+    Column(key="deviation", label="sd", numeric=True, group="seeds", note="Standard deviation over seeds."),
+    Column(key="seeds", label="scores", group="seeds", note="× diverged"),
+    Column(key="kind", label="which", group="seeds"),
+    Column(key="cells", label="runs", numeric=True, group="grid"),
+    Column(key="best", label="best", numeric=True, group="grid", note="The best run: it errs upward."),
+    Column(key="diverged", label="diverged", numeric=True, group="grid"),
+    Column(key="constant", label="constant", numeric=True, group="grid",
+           note="Runs that give one and the same answer for every row."),
+    Column(key="chosen", label="Chosen settings"),
+    Column(key="loss", label="Loss", note="At the first step and at the last."),
+]  # fmt: skip
+
+
+def training_table(
+    records: Mapping[int, Document], intervals: Mapping[tuple[str, str], tuple[float, float]]
+) -> Table | None:
+    """What was trained for each task, of records by result and intervals by task and convention."""
+    trained = {number: one for number, one in records.items() if one.get("training")}
+    if not trained:
+        return None
+    return Table(
+        name="training",
+        caption="What was trained for each task: scores × 100",
+        columns=COLUMNS,
+        rows=[Row(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()],
+        notes=notes_on([record["training"] for record in trained.values()]),
+    )
+
+
+def _training_cells(
+    number: int, record: Document, intervals: Mapping[tuple[str, str], tuple[float, float]]
+) -> Iterator[Cell]:
+    training, task = record["training"], record["task"]["name"]
+    seeds, loss, evaluation = (training.get(name) or {} for name in ("seeds", "loss", "evaluation"))
+    scores = [_number(score) for score in seeds.get("scores") or ()]
+    others = evaluation if evaluation.get("counts") == "best" else {}
+    interval = intervals.get((task, str(training.get("view"))))
+    first, last = (_number(loss.get(name)) for name in ("first", "last"))
+    yield Cell(text=task, value=task, href=task_path(task))
+    yield _score(record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}")
+    yield from (_score((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
+    yield value_cell("–".join(map(score_text, interval)) if interval else "")
+    yield _score(seeds.get("standard_deviation"))
+    yield value_cell(" ".join("×" if score is None else score_text(score) for score in scores))
+    yield value_cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
+    yield value_cell(len(training.get("cells") or ()) or "")
+    yield _score(training.get("grid_maximum"))
+    yield from (value_cell(training.get(name, "")) for name in ("diverged", "constant"))
+    yield value_cell(_settings_text(training.get("chosen") or {}))
+    yield value_cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
+
+
+def _settings_text(run: Document) -> str:
+    """The settings of a run in a few words.
+
+    >>> _settings_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
+    'lr 3e-05, batch 16, epochs 2'
+    """
+    names = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
+    known = {word: number for name, word in names.items() if (number := _number(run.get(name))) is not None}
+    return ", ".join(f"{word} {number:g}" for word, number in known.items())
+
+
+def _score(value: Any, kind: str = "", href: str = "") -> Cell:
+    known = _number(value)
+    return EMPTY if known is None else Cell(text=score_text(known), value=known, kind=kind, href=href)
+
+
+def training_charts(record: Document) -> Iterator[Chart]:
+    """The charts of one record: its grid against the learning rate, and its evaluations."""
+    task, training = record["task"]["name"], record["training"]
+    lines = grid_lines(training.get("cells") or ())
+    if len({point.x for line in lines for point in line.points}) > 1:
+        rates = Axis(label="learning rate", kind="log")
+        yield _scores_chart(f"{task}: scores of the grid by learning rate", rates, lines)
+    curves: dict[str, list[Point]] = {}
+    for one in training.get("evaluations") or ():
+        for split, name, value in one["metrics"]:
+            curves.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
+    if curves:
+        title = f"{task}: evaluations during training"
+        lines = [Curve(label=name, points=points) for name, points in curves.items()]
+        yield chart(slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines))
+
+
+def _scores_chart(
+    title: str, x: Axis, lines: Sequence[Curve], marks: Sequence[tuple[float, str]] = ()
+) -> Chart:
+    """Lines of scores, times 100."""
+    scaled = [Curve(label=line.label, points=[_times_100(point) for point in line.points]) for line in lines]
+    return chart(slug(title), title, Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks))
+
+
+def _times_100(point: Point) -> Point:
+    y, low, high = (None if v is None else 100 * float(v) for v in (point.y, point.low, point.high))
+    return Point(x=point.x, y=y, low=low, high=high)
+
+
+def grid_lines(cells: Sequence[Document]) -> list[Curve]:
+    """The scores of a grid by learning rate: a line for each of the other settings.
+
+    Of many lines the best, the median and the worst are shown.
+    """
+    varying = [name for name in SETTINGS if len({str(cell.get(name)) for cell in cells}) > 1]
+    groups: dict[str, dict[float, list[float | None]]] = {}
+    for cell in cells:
+        rate = _number(cell.get("learning_rate"))
+        if rate is not None and rate > 0:
+            label = ", ".join(f"{SETTINGS[name]} {cell.get(name)}" for name in varying) or "all runs"
+            groups.setdefault(label, {}).setdefault(rate, []).append(_number(cell.get("score")))
+    if len(groups) <= MOST_LINES:
+        lines = {name: [_mean_point(x, at[x]) for x in sorted(at)] for name, at in groups.items()}
+        return [Curve(label=name, points=points) for name, points in lines.items()]
+    rates: dict[float, list[float]] = {}
+    for group in groups.values():
+        for rate, scores in group.items():
+            rates.setdefault(rate, []).extend(score for score in scores if score is not None)
+    ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
+    return [
+        Curve(label=name, points=[Point(x=x, y=way(of) if of else None) for x, of in sorted(rates.items())])
+        for name, way in ways.items()
+    ]
+
+
+def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
+    """The mean of the runs that did not diverge, with their range where there are several."""
+    known = [score for score in scores if score is not None]
+    low, high = (min(known), max(known)) if len(known) > 1 else (None, None)
+    return Point(x=rate, y=mean(known) if known else None, low=low, high=high)
+
+
+def sweeps_of(lineages: Sequence[Lineage]) -> Sweeps:
+    """The sweeps that chose a model's seeds and whose curves are known."""
+    return [(made.seed, made.sweep) for made in lineages if made.sweep is not None and made.sweep.curve]
+
+
+def sweep_table(sweeps: Sweeps) -> Table | None:
+    """The score of every member of the sweeps; None without any."""
+    if not sweeps:
+        return None
+    first = sweeps[0][1]
+    tasks = {f"task:{name}": name for name in first.tasks}
+    seed = {"seed": "Seed"} if len(sweeps) > 1 else {}
+    labels = {**seed, "value": first.setting, **tasks, "mean": "Mean", "chosen": "Chosen", "model": "Model"}
+    rows = [
+        [*([number] if seed else []), *_member_cells(first, sweep, member)]
+        for number, sweep in sweeps for member in sweep.curve
+    ]  # fmt: skip
+    caption = f"The sweep of {first.setting} that chose this model: scores × 100"
+    return values_table("sweep", caption, labels, rows, notes=[*SWEEP_NOTES, *_at_the_end(sweeps)])
+
+
+def _member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
+    chosen, value = member.value == sweep.chosen, member.value
+    plain = value if isinstance(value, int | float | str) else words(value)
+    yield Cell(text=words(value), value=plain, kind="best" if chosen else "")
+    yield from (_score(member.scores.get(name)) for name in first.tasks)
+    yield _score(member.mean)
+    yield Cell(text="chosen" if chosen else "diverged" if member.mean is None else "", value=chosen)
+    yield Cell(text=member.artifact[:12], value=member.artifact)
+
+
+def _at_the_end(sweeps: Sweeps) -> list[str]:
+    """A note where the best value is the least or the greatest: a wider sweep may have a better one."""
+    for _, sweep in sweeps:
+        values, chosen = _numbers(sweep.values), _number(sweep.chosen)
+        if values and len(values) > 1 and chosen in (min(values), max(values)):
+            which = "least" if chosen == min(values) else "greatest"
+            return [f"The chosen value is the {which} that was tried: one beyond it may be better."]
+    return []
+
+
+def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
+    """The scores of each sweep against the values: curves of numbers, bars of anything else."""
+    for seed, sweep in sweeps:
+        title = f"Scores by {sweep.setting}" + (f", seed {seed}" if len(sweeps) > 1 else "")
+        values, chosen = _numbers([member.value for member in sweep.curve]), _number(sweep.chosen)
+        if values is None:
+            yield chart(slug(title), title, _sweep_bars(sweep))
+        else:
+            log = min(values) > 0 and max(values) > LOG_RATIO * min(values)
+            axis = Axis(label=sweep.setting, kind="log" if log else "linear")
+            marks = [] if chosen is None else [(chosen, "chosen")]
+            yield _scores_chart(title, axis, list(_sweep_lines(sweep, values)), marks)
+
+
+def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Curve]:
+    """The mean, and each task by which was chosen; of many tasks the range about the mean."""
+    many, means = len(sweep.tasks) > MOST_LINES, []
+    for x, member in zip(values, sweep.curve, strict=True):
+        low, high = (way(member.scores.values(), default=None) if many else None for way in (min, max))
+        means.append(Point(x=x, y=member.mean, low=low, high=high))
+    yield Curve(label=f"mean of {len(sweep.tasks)} tasks{', and their range' if many else ''}", points=means)
+    for name in () if many else sweep.tasks:
+        scores = [member.scores.get(name) for member in sweep.curve]
+        yield Curve(label=name, points=[Point(x=x, y=y) for x, y in zip(values, scores, strict=True)])
+
+
+def _sweep_bars(sweep: SweepPart) -> Bars:
+    tasks = sweep.tasks if len(sweep.tasks) <= MOST_LINES else ()
+    scores = {"mean": [member.mean for member in sweep.curve]}
+    scores |= {name: [member.scores.get(name) for member in sweep.curve] for name in tasks}
+    return Bars(
+        axis=Axis(label="score × 100"),
+        categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],
+        series=[
+            BarSeries(label=name, values=[None if score is None else 100 * score for score in values])
+            for name, values in scores.items()
+        ],
+    )
+
+
+def _numbers(values: Sequence[Any]) -> list[float] | None:
+    """Values as numbers; None where one of them is none."""
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    return numbers if len(numbers) == len(values) else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if is_number(value) else None

@@ -1,0 +1,324 @@
+r"""Functions of JavaScript, Java, Go, Rust and C++ source with their documentation comments, by tree-sitter.
+
+A documentation comment stands directly above its function: `/** */` in JavaScript and Java; this, `/*! */`,
+`///` and `//!` in C++; `/** */`, `///` and `#[doc]` in Rust; any comment in Go. Its markers, HTML and inline
+tags (`{@code x}`) are taken away. It ends at the first block tag (`@param`, `\return`), but for those that
+begin a description (`@brief`).
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from suites._code.functions import MIN_LINES, Function, dedent, flat, is_wanted, summary
+from suites._code.source import UnreadableError, require_written
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grammar:
+    """What matters of a grammar.
+
+    Attributes:
+        functions: The types of functions.
+        comment: The start of a documentation comment.
+        scopes: The types that qualify the names inside them, with the field of their own name.
+        statements: The types of statements whose documentation and source are those of the function in them.
+    """
+
+    functions: frozenset[str]
+    comment: re.Pattern[str]
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    statements: frozenset[str] = frozenset()
+
+
+_GRAMMARS = {
+    "javascript": _Grammar(
+        functions=frozenset(
+            {
+                *("function_declaration", "generator_function_declaration", "method_definition"),
+                *("function_expression", "generator_function", "arrow_function"),
+            }
+        ),
+        comment=re.compile(r"/\*\*(?!/)"),
+        scopes={"class_declaration": "name", "class": "name"},
+        statements=frozenset(
+            {
+                *("variable_declarator", "lexical_declaration", "variable_declaration", "pair"),
+                *("assignment_expression", "expression_statement", "export_statement", "field_definition"),
+            }
+        ),
+    ),
+    "java": _Grammar(
+        functions=frozenset({"method_declaration"}),
+        comment=re.compile(r"/\*\*(?!/)"),
+        scopes=dict.fromkeys(
+            ("class_declaration", "interface_declaration", "enum_declaration", "record_declaration"), "name"
+        ),
+    ),
+    "go": _Grammar(
+        functions=frozenset({"function_declaration", "method_declaration"}),
+        comment=re.compile(r"//(?![a-z0-9]+:[a-z0-9]|nolint|export )|/\*"),
+    ),
+    "rust": _Grammar(
+        functions=frozenset({"function_item"}),
+        comment=re.compile(r"///(?!/)|/\*\*(?![*/])|#\[doc\s*="),
+        scopes={"impl_item": "type", "trait_item": "name", "mod_item": "name"},
+    ),
+    "cpp": _Grammar(
+        functions=frozenset({"function_definition"}),
+        comment=re.compile(r"//[/!](?![/<])|/\*[*!](?![/<])"),
+        scopes=dict.fromkeys(
+            ("class_specifier", "struct_specifier", "union_specifier", "namespace_definition"), "name"
+        ),
+        statements=frozenset({"template_declaration", "friend_declaration"}),
+    ),
+}
+
+_COMMENTS = frozenset({"comment", "line_comment", "block_comment", "attribute_item"})
+
+
+@functools.cache
+def is_installed(language: str) -> bool:
+    """Whether the grammar of a language, and tree-sitter, can be imported."""
+    try:
+        _parser(language)
+    except ImportError:
+        return False
+    return True
+
+
+@functools.cache
+def _parser(language: str) -> Parser:
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(importlib.import_module(f"tree_sitter_{language}").language()))
+
+
+def parsed_functions(data: bytes, path: str, language: str) -> Iterator[Function]:
+    """The functions and methods of a file whose body has three lines, in its order.
+
+    Code is the statement that defines the function. Inner functions belong to the outer ones; constructors,
+    destructors, operators, tests and what the grammar cannot parse are left out. Of functions of one name
+    the second is `name~2`.
+
+    Raises:
+        UnreadableError: The file is not UTF-8, or a program wrote it.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise UnreadableError("cannot be parsed") from None
+    require_written(text)
+    count: Counter[str] = Counter()
+    file = _File(source=text.encode(), language=language)
+    for name, node in file.definitions():
+        count[name] += 1
+        statement = file.statement(node)
+        code = file.code(statement)
+        docstring = summary(_documentation(file.comment(statement))) or ""
+        yield Function(
+            name=name if count[name] == 1 else f"{name}~{count[name]}",
+            module=path,
+            docstring="" if flat(docstring) in flat(code) else docstring,
+            code=code,
+            language=language,
+        )
+
+
+_MACRO = re.compile(
+    rb"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*\b(?=\s+[A-Za-z_~\[])|(?<=\bif )[A-Z][A-Z0-9]*_[A-Z0-9_]*(?= \()"
+)
+"""Macros before a declaration or a condition, which stop the grammar of C++."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """A file of one language."""
+
+    source: bytes
+    language: str
+
+    @property
+    def grammar(self) -> _Grammar:
+        """The grammar of its language."""
+        return _GRAMMARS[self.language]
+
+    def text(self, node: Node) -> str:
+        """The source of a node."""
+        return self.source[node.start_byte : node.end_byte].decode()
+
+    def definitions(self) -> Iterator[tuple[str, Node]]:
+        """The functions that are searched for, with their qualified names, in the order of the file."""
+        source = self.source
+        if self.language == "cpp":
+            source = _MACRO.sub(lambda macro: b" " * len(macro.group()), source)
+        left = [(_parser(self.language).parse(source).root_node, "")]
+        while left:
+            node, scope = left.pop()
+            name = self._name(node) if node.type in self.grammar.functions else None
+            if name is not None:
+                if self._is_searched(node, f"{scope}{name}"):
+                    yield f"{scope}{name}", node
+            elif not (node.type == "mod_item" and self._is_rust_test(node)):
+                of = self.grammar.scopes.get(node.type)
+                named = node.child_by_field_name(of) if of else None
+                scope += f"{self._plain(named)}." if named is not None else ""
+                left += [(child, scope) for child in reversed(node.named_children)]
+
+    def _is_searched(self, node: Node, name: str) -> bool:
+        *around, own = name.split(".")
+        body = node.child_by_field_name("body")
+        return not (
+            body is None
+            or node.has_error
+            or not is_wanted(own)
+            or own == ("constructor" if self.language == "javascript" else "")
+            or (self.language == "cpp" and around[-1:] == [own])
+            or (self.language == "rust" and self._is_rust_test(node))
+            or self._lines(body) < MIN_LINES
+        )
+
+    def _lines(self, body: Node) -> int:
+        """The lines of a body that hold a word and are no comment."""
+        lines = (line.strip() for line in self.text(body).strip("{}").split("\n"))
+        return sum(bool(re.search(r"\w", line)) and not line.startswith(("//", "/*", "*")) for line in lines)
+
+    def _is_rust_test(self, node: Node) -> bool:
+        above = node.prev_named_sibling
+        while above is not None and above.type in _COMMENTS:
+            if above.type == "attribute_item" and re.search(r"\btest\b", self.text(above)):
+                return True
+            above = above.prev_named_sibling
+        return False
+
+    def _name(self, node: Node) -> str | None:
+        """A function's name, with what its own signature qualifies it by; None without one."""
+        if self.language == "javascript":
+            return self._javascript_name(node)
+        if self.language == "cpp":
+            return self._cpp_name(node)
+        named, receiver = node.child_by_field_name("name"), node.child_by_field_name("receiver")
+        name = self.text(named) if named is not None else None
+        of = re.search(r"(\w+)\s*(\[[^]]*\])?\s*\)$", self.text(receiver)) if receiver is not None else None
+        return f"{of.group(1)}.{name}" if of and name else name
+
+    def _javascript_name(self, node: Node) -> str | None:
+        """The name that a function is given, else its own."""
+        if (parent := node.parent) is not None:
+            for of in ("name", "left", "key", "property"):
+                named = parent.child_by_field_name(of)
+                value = parent.child_by_field_name("right" if of == "left" else "value")
+                if named is not None and value == node and re.fullmatch(r"[\w$.#]+", self.text(named)):
+                    return re.sub(r"^(module\.)?exports\.", "", self.text(named))
+        own = node.child_by_field_name("name")
+        return None if own is None else self.text(own)
+
+    def _cpp_name(self, node: Node) -> str | None:
+        inner: Node | None = node
+        while inner is not None and inner.type != "function_declarator":
+            inner = inner.child_by_field_name("declarator") or next(
+                (child for child in inner.named_children if child.type.endswith("_declarator")), None
+            )
+        name = inner.child_by_field_name("declarator") if inner is not None else None
+        plain = self._plain(name) if name is not None else ""
+        return plain if re.fullmatch(r"[\w.]*\w", plain) else None  # an operator or a destructor
+
+    def _plain(self, named: Node) -> str:
+        """A name without arguments of types, its parts with dots between them."""
+        text = self.text(named)
+        while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
+            text = shorter
+        return re.sub(r"\s*::\s*", ".", text.strip().lstrip("&").strip())
+
+    def statement(self, node: Node) -> Node:
+        """The statement that defines a function and nothing else."""
+        while (parent := node.parent) is not None and parent.type in self.grammar.statements:
+            if sum(child.type == "variable_declarator" for child in parent.named_children) > 1:
+                break
+            node = parent
+        return node
+
+    def code(self, statement: Node) -> str:
+        """The source of a statement, not indented."""
+        before = self.source[: statement.start_byte].rpartition(b"\n")[2].decode()
+        return dedent(
+            (before + self.text(statement) if not before.strip() else self.text(statement)).split("\n")
+        )
+
+    def comment(self, statement: Node) -> str:
+        """The documentation comments above a statement, without their markers."""
+        if self.language == "javascript":
+            statement = _call(statement) or statement
+        found: list[str] = []
+        row, above = statement.start_point.row, statement.prev_sibling
+        while above is not None and above.type in _COMMENTS:
+            text = self.text(above)
+            if row - above.end_point.row > (2 if text.startswith("/*") and self.language != "go" else 1):
+                break
+            if self.grammar.comment.match(text):
+                found.append(_unmarked(text))
+            elif above.type != "attribute_item":
+                break
+            row, above = above.start_point.row, above.prev_sibling
+        return "\n".join(reversed(found))
+
+
+def _call(node: Node) -> Node | None:
+    """The statement that calls another function with this one as its last argument."""
+    arguments = node.parent
+    if arguments is None or arguments.type != "arguments" or arguments.named_children[-1] != node:
+        return None
+    call = arguments.parent
+    statement = call.parent if call is not None else None
+    return statement if statement is not None and statement.type == "expression_statement" else None
+
+
+def _unmarked(comment: str) -> str:
+    r"""The text of a comment or of Rust's #[doc].
+
+    >>> _unmarked("/** Adds\n  * both. */"), _unmarked("/// Adds both."), _unmarked('#[doc = "Adds both."]')
+    ('Adds\nboth. ', 'Adds both.', 'Adds both.')
+    """
+    if comment.startswith("#"):
+        return "".join(re.findall(r'"((?:\\.|[^"\\])*)"', comment, re.DOTALL))
+    if comment.startswith("//"):
+        return re.sub(r"^//[/!]? ?", "", comment).rstrip("\n")
+    inside = re.sub(r"^/\*[*!]*|\*+/$", "", comment)
+    return "\n".join(re.sub(r"^\s*\*? ?", "", line) for line in inside.split("\n"))
+
+
+_BEGINS = re.compile(r"^\s*[@\\](brief|description|desc|summary|short)\b:?\s*")
+_TAG = re.compile(r"^\s*[@\\][A-Za-z]")
+_INLINE = re.compile(r"\{@\w+\s*([^{}]*)\}")
+_HTML = re.compile(
+    r"</?(b|i|em|strong|code|tt|pre|ul|ol|li|a|h\d|blockquote|table|tr|td|div|span)\b[^>]*>", re.I
+)
+
+
+def _documentation(text: str) -> str:
+    r"""A documentation comment's own text: no block tags, HTML or inline tags.
+
+    >>> _documentation("@brief Adds {@code a} <b>and</b> b.\n@param a one\n  of both")
+    'Adds a and b.'
+    """
+    kept: list[str] = []
+    in_tag = False
+    text = re.sub(r"<(p|br)\s*/?>", "\n\n", text, flags=re.I)
+    for line in html.unescape(_HTML.sub("", _INLINE.sub(r"\1", text))).split("\n"):
+        begins = _BEGINS.match(line)
+        in_tag = not begins and bool(_TAG.match(line) or (in_tag and line.strip()))
+        if in_tag and any(one.strip() for one in kept):
+            break
+        if not in_tag:
+            kept.append(line[begins.end() :] if begins else line)
+    return "\n".join(kept)

@@ -1,0 +1,163 @@
+import importlib.metadata
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from dataclasses import fields
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from harness import __version__
+from harness.core import provenance
+from harness.core.provenance import _Checkout, _Provenance, checkout, cores, cpu_flags, cpu_model
+
+
+def test_a_snapshot_is_plain_json_with_every_documented_field():
+    found = provenance.snapshot(device="cpu", threads=3)
+    assert json.loads(json.dumps(found)) == found
+    assert set(found) == set({field.name for field in fields(_Provenance)})
+    assert found["harness"] == __version__
+    assert found["python"] == platform.python_version()
+    assert found["threads"] == 3
+
+
+def test_versions_are_those_that_are_installed():
+    packages = provenance.snapshot()["packages"]
+    for name in ("torch", "transformers", "mteb", "numpy", "scikit-learn"):
+        assert packages[name] == importlib.metadata.version(name)
+
+
+def test_no_host_user_or_folder_is_named():
+    text = json.dumps(provenance.snapshot())
+    assert socket.gethostname() not in text
+    assert os.getcwd() not in text
+    assert os.path.expanduser("~") not in text
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys; from harness.core import provenance; provenance.snapshot(); provenance.peak_memory();"
+        "print({'torch', 'mteb', 'transformers', 'datasets', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_times_are_utc_and_in_order():
+    begun = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    found = provenance.snapshot(started=begun)
+    assert found["started"] == "2026-01-02T03:04:05+00:00"
+    assert datetime.fromisoformat(found["written"]).utcoffset().total_seconds() == 0
+    process = provenance.snapshot()
+    assert begun < datetime.fromisoformat(process["started"]) <= datetime.fromisoformat(process["written"])
+
+
+def test_the_cpu_is_named_as_the_kernel_names_it():
+    assert provenance._device_facts("cpu") == {"kind": "cpu", "name": cpu_model()}
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            text = file.read()
+        assert cpu_model() in text or "model name" not in text
+        assert all(flag in text for flag in cpu_flags())
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch):
+    facts = SimpleNamespace(name="Some GPU", total_memory=80 * 2**30, major=9, minor=0)
+    cuda = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        device_count=lambda: 2,
+        get_device_properties=lambda _: facts,
+        max_memory_allocated=lambda number: 100 + number,
+    )
+    torch = SimpleNamespace(
+        cuda=cuda, version=SimpleNamespace(cuda="13.0", hip=None), get_num_threads=lambda: 7
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(provenance, "nvidia_driver", lambda: "580.1")
+    provenance._gpu.cache_clear()
+    yield
+    provenance._gpu.cache_clear()
+
+
+def test_a_gpu_is_described_by_an_imported_torch(fake_gpu):
+    assert provenance._device_facts("cuda:1") == {
+        "kind": "cuda",
+        "name": "Some GPU",
+        "memory_bytes": 80 * 2**30,
+        "capability": "9.0",
+        "driver": "580.1",
+        "cuda": "13.0",
+    }
+    assert provenance.peak_memory()["device"] == 201
+    assert provenance.snapshot(device="cuda:1")["threads"] == 7
+
+
+def test_peak_memory_counts_what_was_used_and_freed():
+    before = provenance.peak_memory()["host"]
+    block = b"x" * 300_000_000
+    del block
+    assert provenance.peak_memory()["host"] >= before
+    assert provenance.peak_memory()["host"] > 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "limit"),
+    [
+        ("0::/", {}, None),
+        ("0::/", {"cpu.max": "max 100000"}, None),
+        ("0::/", {"cpu.max": "100000 100000"}, 1),
+        ("0::/", {"cpu.max": "150000 100000"}, 1),
+        ("0::/", {"cpu.max": "50000 100000"}, 1),
+        ("0::/slice/job", {"slice/cpu.max": "100000 100000", "slice/job/cpu.max": "max 100000"}, 1),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("garbage-free:cpuset:/", {}, None),
+    ],
+)
+def test_cores_are_those_a_container_leaves(tmp_path, own, files, limit):
+    (tmp_path / "own").write_text(own + "\n")
+    for name, text in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert cores(tmp_path / "groups", tmp_path / "own") == (limit or len(os.sched_getaffinity(0)))
+
+
+def git(folder, *arguments):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    done = subprocess.run(["git", *who, "-C", folder, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/a.py").write_text("1")
+    (tmp_path / ".gitignore").write_text("venv\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    return tmp_path
+
+
+def test_a_checkout_is_its_commit_and_whether_it_changed(repository):
+    commit = git(repository, "rev-parse", "HEAD")
+    package = repository / "package"
+    checkout.cache_clear()
+    assert checkout(package) == _Checkout(commit=commit, dirty=False)
+    (repository / "package/new.py").write_text("2")
+    checkout.cache_clear()
+    assert checkout(package) == _Checkout(commit=commit, dirty=True)
+
+
+def test_an_installation_inside_somebodys_checkout_is_no_part_of_it(repository, tmp_path_factory):
+    inside = repository / "venv/lib"
+    inside.mkdir(parents=True)
+    assert checkout(inside) is None
+    assert checkout(tmp_path_factory.mktemp("elsewhere")) is None

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+import tiny
+from harness.driver import evaluation as module
+from harness.driver.evaluation import _plan_workers
+from harness.executors.executor import Failure, Finished
+from harness.jobs.jobs import Job
+
+
+class FakeRecipe:
+    """A recipe whose runs take what it is told."""
+
+    def probe(self, jobs: Sequence[Job]) -> Job:
+        return jobs[0]
+
+
+class FakeWorker:
+    """Answers at once with what `answer` says."""
+
+    answer = Finished(key="memory", output={"memory": json.dumps({"peak_bytes": 10e9}).encode()})
+
+    def __init__(self, **_options: object) -> None:
+        self.closed = False
+
+    def start(self, _job: Job, _inputs: object, _devices: tuple[str, ...]) -> None:
+        pass
+
+    def poll(self, _seconds: float) -> Finished:
+        return self.answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def jobs(count: int) -> list[Job]:
+    work: Any = SimpleNamespace()
+    return [Job(key=str(n), kind="finetune", label="", work=work) for n in range(count)]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight cores and 64 GB; a GPU with 50 GB free."""
+    monkeypatch.setattr(module, "cores", lambda: 8)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
+    monkeypatch.setattr(module, "_free", lambda _device: 50e9)
+    monkeypatch.setattr(module, "Subprocess", FakeWorker)
+
+
+def places(
+    devices: tuple[str, ...], runs: int, *, weights: int = 90_000_000, **asked: int
+) -> tuple[tuple[str, ...], int | None]:
+    recipe: Any = FakeRecipe()
+    found = _plan_workers(devices, jobs(runs), recipe, cache=Path("cache"), weights=weights, **asked)
+    return found.devices, found.threads
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_cpu_has_a_process_for_each_core() -> None:
+    assert places(("cpu",), 20) == (("cpu",) * 8, 1)
+    assert places(("cpu",), 3) == (("cpu",) * 3, 2)
+    assert places(("cpu",), 1) == (("cpu",), None)
+    assert places(("cpu",), 20, threads=4) == (("cpu",) * 2, 4)
+    assert places(("cpu",), 20, asked=2) == (("cpu",) * 2, 4)
+
+
+@pytest.mark.usefixtures("machine")
+def test_memory_limits_them() -> None:
+    """Two of a backbone of 4 GB: each takes six times that, and what a process takes."""
+    assert places(("cpu",), 20, weights=4_000_000_000) == (("cpu",) * 2, 4)
+    assert places(("cpu",), 20, weights=40_000_000_000) == (("cpu",), None)
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_gpu_has_as_many_as_its_memory_holds() -> None:
+    """0.9 of 50 GB, 10 GB for each."""
+    assert places(("cuda:0",), 20) == (("cuda:0",) * 4, None)
+    assert places(("cuda:0",), 2) == (("cuda:0",) * 2, None)
+    assert places(("cuda:0", "cuda:1"), 20) == (("cuda:0",) * 4 + ("cuda:1",) * 4, None)
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_gpu_on_which_the_probe_fails_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Finished(key="memory", failure=Failure(kind="OutOfMemoryError", message="no"))
+    monkeypatch.setattr(FakeWorker, "answer", failed)
+    assert places(("cuda:0",), 20) == (("cuda:0",), None)
+
+
+@pytest.mark.usefixtures("machine")
+def test_without_runs_there_is_one_process_for_each_device() -> None:
+    found = _plan_workers(("cuda:0", "cuda:1"), [], None, cache=Path("cache"), weights=1, threads=3)
+    assert (found.devices, found.threads) == (("cuda:0", "cuda:1"), 3)
+
+
+@pytest.mark.usefixtures("machine")
+def test_for_a_single_run_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(module, "Subprocess")
+    assert places(("cuda:0",), 1) == (("cuda:0",), None)
+    assert places(("cuda:0",), 20, asked=1) == (("cuda:0",), None)
+
+
+SCRIPT = """
+import logging, sys
+from pathlib import Path
+import harness
+LOG = logging.getLogger({name})
+with open("started", "a") as file:
+    file.write("once\\n")
+def run(suite, *devices):
+    report = harness.run("model", f"local:{{suite}}", devices=devices, results=Path("r"), cache=Path("c"))
+    print(*(result.how for result in report.results))
+{guard}run("one", "cpu")
+{guard}run("two", "cpu", "cpu")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "guard", "refused"),
+    [('"script"', "", True), ("__name__", "", True), ("__name__", 'if __name__ == "__main__": ', False)],
+    ids=["without", "the name for something else", "with"],
+)
+def test_a_script_without_a_main_guard_is_told_so_where_processes_are_started(
+    tmp_path: Path, name: str, guard: str, refused: bool
+) -> None:
+    """One process needs none; of several each would run the script again, and does not get far."""
+    tiny.folder(tiny.families()["bert"], tmp_path / "model")
+    for suite in ("one", "two"):
+        rows = [{"text1": a, "text2": suite, "score": number} for number, a in enumerate(tiny.WORDS)]
+        (tmp_path / suite).mkdir()
+        (tmp_path / suite / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / suite / "harness.toml").write_text('[[task]]\nname = "alike"\ntype = "sts"\n')
+    (tmp_path / "script.py").write_text(SCRIPT.format(name=name, guard=guard))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == ((1, ["done"]) if refused else (0, ["done", "done"]))
+    said = ("script.py has no main guard", 'if __name__ == "__main__":', "one process", "Traceback")
+    assert [done.stderr.count(text) for text in said] == [int(refused)] * 4  # of the script, not of a worker
+    if "__name__" not in name:
+        assert (tmp_path / "started").read_text() == "once\n"
+    assert list((tmp_path / "r" / "leases").iterdir()) == []

@@ -1,0 +1,402 @@
+"""What scores of tasks add up to: means over a suite, and conventions over trained results."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fakes import artifact
+from fakes import task as fake_task
+from harness.core.identity import digest, task_identity
+from harness.core.lineage import Lineage, ParentPart, SweepPart
+from harness.core.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
+from harness.driver.report.suite import aggregates_json, mean_text, means_lines
+from harness.driver.report.trained import print_trained_result, trained_result_json
+from harness.jobs.jobs import _examples_bytes, model_part, task_part
+from harness.plan import catalog
+from harness.results.results import suite_views
+from harness.results.scores import (
+    LARGE,
+    LARGE_CORRELATION,
+    Aggregates,
+    TrainedResult,
+    Untouched,
+    _predictions,
+)
+from harness.results.stats import Interval
+from harness.storage.record import Record
+
+# Means over a suite
+
+
+def column(name: str, kind: str, *tasks: str) -> Column:
+    made = tuple(replace(fake_task(t), type=kind) for t in tasks or (name,))
+    return Column(name=name, type=kind, tasks=made)
+
+
+FOUR_COLUMNS = Suite(
+    name="s",
+    title="s",
+    columns=(
+        column("A", "STS"),
+        column("B", "STS"),
+        column("C", "Retrieval", "C1", "C2"),
+        column("D", "Retrieval"),
+    ),
+)
+
+
+def test_both_means_by_hand() -> None:
+    """Tasks: A .1, B .2, C (.6 + .8) / 2 = .7 counted once, D .5; types: STS .15, Retrieval .6."""
+    found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "C2": 0.8, "D": 0.5})
+    assert found.columns["C"] == pytest.approx(0.7)
+    assert found.over_tasks.value == pytest.approx((0.1 + 0.2 + 0.7 + 0.5) / 4)
+    assert found.over_types.value == pytest.approx((0.15 + 0.6) / 2)
+    assert (found.over_tasks.there, found.over_tasks.wanted, found.over_tasks.complete) == (4, 4, True)
+
+
+def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
+    found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
+    assert found.columns["C"] is None
+    assert mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
+    assert mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
+    assert not found.over_types.complete
+
+
+def test_nothing_there() -> None:
+    found = Aggregates.of(FOUR_COLUMNS, {})
+    assert mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
+    assert found.over_types.value is None
+
+
+def test_a_task_of_two_columns_is_in_the_plan_once() -> None:
+    twice = Suite(name="s", title="s", columns=(column("A", "STS"), column("X", "STS", "A", "B")))
+    assert [t.name for t in twice.tasks] == ["A", "B"]
+
+
+def test_the_means_of_a_published_row() -> None:
+    """BERT-base in NeoBERT's Table 4, MTEB(eng, v1): its printed type means give 48.19 and 49.61.
+
+    Each task of a type is given the type's mean here, which leaves both means as they are.
+    """
+    sizes = {
+        "Classification": 12,
+        "Clustering": 11,
+        "PairClassification": 3,
+        "Reranking": 4,
+        "Retrieval": 15,
+        "STS": 10,
+        "Summarization": 1,
+    }
+    printed = (60.6, 37.0, 71.5, 48.9, 28.3, 69.9, 31.1)
+    columns = [column(f"{kind}{n}", kind) for kind, size in sizes.items() for n in range(size)]
+    means = dict(zip(sizes, printed, strict=True))
+    found = Aggregates.of(
+        Suite(name="v1", title="v1", columns=tuple(columns)), {c.name: means[c.type] for c in columns}
+    )
+    assert found.over_tasks.value == pytest.approx(48.19, abs=0.005)
+    assert found.over_types.value == pytest.approx(49.61, abs=0.005)
+
+
+def swept_by(suite: str, name: str) -> Lineage:
+    """What a sweep chose by a column of a suite."""
+    (found,) = [one for one in catalog.open_suite(suite, SuiteOptions()).columns if one.name == name]
+    identity = task_identity(artifact(Path("m"), key="m" * 64), found.tasks[0])
+    tasks = {name: {key: value for key, value in identity.items() if key != "artifact"}}
+    sweep = SweepPart(setting="scale", values=(1.0, 2.0), tasks=tasks)
+    return Lineage(recipe="dpr", settings={}, parents=(), data=(), seed=1, sweep=sweep)
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "chose"),
+    [
+        ("codesearchnet", "go", {"codesearchnet": "go", "mteb:COIRCodeSearchNetRetrieval": "COIR"}),
+        ("codesearchnet:text", "go", {"codesearchnet:text": "go"}),
+        ("mldr", "MLDR (dev)", {"mteb:MultiLongDocRetrieval": "MultiLongDocRetrieval"}),
+        ("mldr", "MLDR (test)", {"mldr": "MLDR (test)", "mteb:MultiLongDocRetrieval": "MultiLong"}),
+        ("nanobeir", "NanoNQRetrieval", {"nanobeir": "NanoNQRetrieval"}),
+    ],
+)
+def test_a_part_of_a_task_that_chose_is_touched_where_it_is_shown(
+    suite: str, name: str, chose: Mapping[str, str]
+) -> None:
+    """In its own suite and in any that holds the task; not where other splits or subsets of it are shown."""
+    made = swept_by(suite, name)
+    parent = ParentPart(
+        name="p", artifact="p" * 64, selected_on=made.all_selected_on, selections=made.all_selections
+    )
+    child = made.model_copy(update={"sweep": None, "parents": (parent,)})
+    again = Lineage.model_validate_json(child.model_dump_json())
+    for typed in ("codesearchnet", "codesearchnet:text", "mldr", "nanobeir", *chose):
+        opened = catalog.open_suite(typed, SuiteOptions())
+        for one in (made, child, again):
+            found = Untouched.of(opened, [one])
+            selected = found.selected if found else ()
+            assert len(selected) == (typed in chose), (typed, selected)
+            assert all(column.startswith(chose[typed]) for column in selected), (typed, selected)
+    assert child.all_selected_on == (name,)
+
+
+def sized(name: str, examples: int, metric: str = "ndcg_at_10", kind: str = "Retrieval") -> Column:
+    one = column(name, kind)
+    task = replace(one.tasks[0], metric=metric, size=Size(examples=examples))
+    return replace(one, tasks=(task,))
+
+
+def test_a_large_task_is_within_five_points_for_every_model() -> None:
+    """The widest interval of a share is at a half, that of a correlation at none (Fisher: 1 / sqrt(n))."""
+    for examples, spread in ((LARGE, 0.5), (LARGE_CORRELATION, 1.0)):
+        assert 1.96 * spread / np.sqrt(examples) <= 0.05 < 1.96 * spread / np.sqrt(examples - 1)
+
+
+def test_small_tasks_of_own_data_are_shown_and_not_averaged() -> None:
+    columns = (
+        *(sized("Small", 29), sized("Large", 385), sized("Other", 5000, kind="Classification")),
+        *(sized("Few pairs", 1536, "cosine_spearman", "STS"), sized("Pairs", 1537, "cosine_spearman", "STS")),
+    )
+    own = Suite(name="local:x", title="x", columns=columns, averages="large")
+    scores = {"Small": 0.9, "Large": 0.5, "Other": 0.7, "Few pairs": 0.1, "Pairs": 0.3}
+    found = Aggregates.of(own, scores)
+    assert found.columns == scores
+    assert found.shown_only == {
+        "Small": "29 of 385 examples",
+        "Few pairs": "1,536 of 1,537 examples",
+    }
+    assert mean_text(found.over_tasks) == "mean over tasks 50.00 (3 of 3)"
+    assert set(found.by_type) == {"Retrieval", "Classification", "STS"}
+    assert found.by_type["Retrieval"].value == 0.5
+    first, second, *_ = means_lines(own, found)
+    assert "50.00" in first
+    assert "Small (29 of 385 examples)" in second
+    assert aggregates_json(own, found)["shown_only"] == dict(found.shown_only)
+    benchmark = Aggregates.of(replace(own, averages="all"), scores)
+    assert (benchmark.over_tasks.wanted, benchmark.shown_only) == (5, {})
+    none = replace(own, columns=columns[:1])
+    assert means_lines(none, Aggregates.of(none, scores))[0] == "no mean: every task is shown by itself"
+
+
+def test_tasks_of_both_kinds_have_a_mean_each() -> None:
+    trained = replace(ONE, size=Size(examples=5000))
+    columns = (Column(name="One", type="x", tasks=(trained,)), sized("Search", 5000))
+    mixed = Suite(name="local:x", title="x", columns=columns, averages="large")
+    found = Aggregates.of(mixed, {"One": 0.9, "Search": 0.5})
+    assert (found.over_tasks.value, found.shown_only) == (0.5, {"One": "a recipe trains for it"})
+    part = TrainedResult.part_of(mixed)
+    assert part is not None
+    result = TrainedResult.of(
+        part, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
+    )
+    assert (result.average.there, result.average.wanted, result.shown_only) == (1, 1, {})
+    small = replace(part, columns=(replace(columns[0], tasks=(replace(trained, size=Size(examples=24)),)),))
+    alone = TrainedResult.of(
+        small, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
+    )
+    assert (alone.average.wanted, alone.shown_only) == (0, {"One": "24 of 1,537 examples"})
+    assert "no mean: every task is shown by itself" in printed(alone)
+
+
+# Trained results
+
+
+SEEDS = (7, 8, 9)
+
+
+@dataclass(frozen=True)
+class Labels:
+    metrics: tuple[str, ...] = ("accuracy", "f1")
+    like: str = "RTE"
+    from_mnli: bool = False
+    scoring: str = "labels 1"
+
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
+        raise NotImplementedError
+
+
+def labelled(name: str, *splits: str) -> Task:
+    plain = replace(fake_task(name), data=Data(path="org/set", revision="r1"))
+    return replace(plain, source=Labels(), output="label", splits=splits or ("dev",), roles=("",))
+
+
+ONE, TWO = labelled("One"), labelled("Two", "m", "mm")
+SUITE = Suite(
+    name="s",
+    title="S",
+    columns=tuple(Column(name=t.name, type="x", tasks=(t,)) for t in (ONE, TWO)),
+    conventions={
+        "both": Convention(
+            name="both",
+            says="the mean of both",
+            parts={
+                "One": (("dev", "accuracy"), ("dev", "f1")),
+                "Two": (("m", "accuracy"), ("mm", "accuracy")),
+            },
+        ),
+        "first": Convention(
+            name="first",
+            says="the first",
+            parts={"One": (("dev", "accuracy"),), "Two": (("m", "accuracy"),)},
+        ),
+    },
+)
+
+
+def drawn(splits: tuple[str, ...], right: float, examples: int = 200) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(len(splits))
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
+    }
+    for split in splits:
+        gold = rng.integers(2, size=examples)
+        for seed in SEEDS:
+            said = np.where(rng.random(examples) < right, gold, 1 - gold)
+            columns["split"] += [split] * examples
+            columns["subset"] += ["default"] * examples
+            columns["example_id"] += [str(at) for at in range(examples)]
+            columns["replicate"] += [seed] * examples
+            columns["prediction"] += said.astype(float).tolist()
+            columns["gold"] += gold.astype(float).tolist()
+            columns["metric"] += (said == gold).astype(float).tolist()
+    return columns
+
+
+def record(
+    task: Task,
+    scores: Mapping[str, Mapping[str, float]],
+    *,
+    start: object = None,
+    recipe: str = "r",
+    protocol: str = "p",
+) -> Record:
+    model = artifact(Path("tiny"))
+    identity = {
+        **task_identity(model, task),
+        "recipe": recipe,
+        "protocol": protocol,
+        "kind": "fresh" if recipe != "m" else "maximum",
+        "view": "both",
+        "final_seeds": [],
+        "fresh_seeds": [*SEEDS],
+        **({"start": start} if start else {}),
+    }
+    cells = [
+        {"metrics": [[split, name, value + more] for split, m in scores.items() for name, value in m.items()]}
+        for more in (0.0, 0.05)
+    ]
+    return Record(
+        key=digest(identity),
+        status="done",
+        model=model_part(model, {}),
+        task=task_part(task),
+        identity=identity,
+        main_score=0.5,
+        scores={split: {"default": dict(metrics)} for split, metrics in scores.items()},
+        training={
+            "view": "both",
+            "cells": [*cells, {"metrics": [], "diverged": True}],
+            "diverged": 1,
+            "seeds": {"kind": "fresh", "scores": [0.5, 0.6, 0.7]},
+        },
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Mapping[str, Path]:
+    made = {}
+    for name, splits, right in (("One", ("dev",), 0.8), ("Two", ("m", "mm"), 0.7)):
+        content = _examples_bytes(drawn(splits, right))
+        assert content is not None
+        made[name] = tmp_path / f"{name}.parquet"
+        made[name].write_bytes(content)
+    return made
+
+
+def accuracy(path: Path, split: str) -> float:
+    found = _predictions(path)[split]
+    return float((found.predicted == found.gold).mean())
+
+
+def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> None:
+    scores = {
+        "One": {"dev": {"accuracy": accuracy(files["One"], "dev"), "f1": 0.9}},
+        "Two": {split: {"accuracy": accuracy(files["Two"], split)} for split in ("m", "mm")},
+    }
+    records = {task.name: record(task, scores[task.name]) for task in (ONE, TWO)}
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    assert [row.number for row in found.rows] == [
+        scores["One"]["dev"]["accuracy"],
+        scores["Two"]["m"]["accuracy"],
+    ]
+    for row in found.rows:
+        assert row.interval is not None
+        assert row.one_seed is not None
+        assert row.number is not None
+        width = row.interval.high - row.interval.low
+        binomial = 2 * 1.96 * np.sqrt(row.number * (1 - row.number) / 200)
+        assert 0.5 * binomial < width < 1.2 * binomial
+        assert row.interval.low < row.number < row.interval.high
+        assert row.best_run == pytest.approx(row.number + 0.05)
+    assert found.interval is not None
+    rows = [row.interval for row in found.rows if row.interval is not None]
+    assert found.mean_of_bounds == Interval.mean_of_bounds(rows)
+    wide = found.mean_of_bounds
+    assert wide is not None
+    assert (found.interval.high - found.interval.low) < 0.9 * (wide.high - wide.low)
+    assert TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
+
+
+def test_what_a_convention_needs_and_is_not_there(files: Mapping[str, Path]) -> None:
+    records = {"Two": record(TWO, {"m": {"accuracy": 0.7}})}
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    assert [row.number for row in found.rows] == [None, None]
+    assert (found.average.value, found.average.there, found.average.wanted) == (None, 0, 2)
+    assert "Two: not all is there that the view both is made of" in printed(found)
+    other = TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    assert (other.average.there, other.average.complete) == (1, False)
+    assert "incomplete: not to be ranked" in printed(other)
+
+
+def test_without_predictions_there_is_no_interval() -> None:
+    records = {"One": record(ONE, {"dev": {"accuracy": 0.7, "f1": 0.5}})}
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda _record: None)
+    assert found.rows[0].number == pytest.approx(0.6)
+    assert found.rows[0].interval is None
+    assert found.interval is None
+    assert trained_result_json(found)["tasks"][0]["interval"] is None
+
+
+def test_runs_that_diverged_are_told(files: Mapping[str, Path]) -> None:
+    records = {"One": record(ONE, {"dev": {"accuracy": 0.8, "f1": 0.9}})}
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    assert "One: 1 of 3 runs diverged" in printed(found)
+    (row, _) = trained_result_json(found)["tasks"]
+    assert (row["diverged"], row["runs"], row["seeds"]) == (1, 3, "fresh")
+    assert len(row["scores"]) == 3
+
+
+def printed(found: TrainedResult) -> str:
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_trained_result(found, "tiny on S", console)
+    return console.export_text()
+
+
+def test_tasks_of_one_recipe_stand_together() -> None:
+    """What starts from elsewhere and what never does are one treatment; another start is another."""
+    one, two = record(ONE, {"dev": {}}), record(TWO, {"m": {}}, start={"from": "selected", "run": "k"})
+    other = record(TWO, {"m": {}}, start={"from": "backbone"})
+    edited = record(TWO, {"m": {}}, start={"from": "selected", "run": "k"}, protocol="edited")
+    best = record(ONE, {"dev": {}}, recipe="m")
+    views = suite_views([one, two, other, record(ONE, {"dev": {}}, recipe="q"), edited, best], SUITE)
+    assert [(view.treatment.text, sorted(view.records)) for view in views] == [
+        ("r, fresh seeds 7–9", ["One", "Two"]),
+        ("r, fresh seeds 7–9, no transfer", ["One", "Two"]),
+        ("m, the grid's maximum", ["One"]),
+        ("q, fresh seeds 7–9", ["One"]),
+        ("r, fresh seeds 7–9", ["Two"]),
+    ]
