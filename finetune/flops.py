@@ -14,8 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.encoder.folder.description import architecture_in, has_network
-from harness.encoder.folder.files import backbone_folder, module_weights, stored_tensors
+from harness.encoder.folder.architecture import architecture_in, has_network
+from harness.encoder.folder.files import module_weights, stored_tensors
+from harness.encoder.folder.modules import backbone_folder
 
 if TYPE_CHECKING:
     from torch import nn

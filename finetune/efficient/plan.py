@@ -14,7 +14,8 @@ from harness.core.errors import UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description
-from harness.encoder.folder.files import backbone_folder, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import backbone_folder
 from harness.training.training import TrainingSpec
 
 

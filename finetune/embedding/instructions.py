@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.encoder.folder.files import backbone_folder, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import backbone_folder
 
 _OF_BERT = ("vocab.txt", "spm.model")
 """The vocabularies of BERT and DeBERTa, whose tokenizers put [CLS] and [SEP] around a text."""

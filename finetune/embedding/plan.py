@@ -15,8 +15,10 @@ from harness.core.identity import canonical
 from harness.core.lineage import Lineage, ParentPart
 from harness.core.types import Artifact, Output
 from harness.data.training.sets import LocatedTraining, TrainingData
-from harness.encoder.folder.description import WIDTHS, Description, describe
-from harness.encoder.folder.files import backbone_folder, input_modules, library_class, read_object
+from harness.encoder.folder.description import Description, describe
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import backbone_folder, input_modules, library_class
+from harness.encoder.folder.pooling import WIDTHS
 from harness.jobs.recipe import PlannedModel, RecipeEntry, two_stages_refused
 from harness.training.training import TrainingSpec
 

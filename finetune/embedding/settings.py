@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 from harness.core.errors import UsageError, unknown
 from harness.core.identity import Whole
-from harness.encoder.folder.description import POOLING_FLAGS
+from harness.encoder.folder.pooling import POOLING_FLAGS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

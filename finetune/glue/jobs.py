@@ -25,7 +25,7 @@ from harness.core.documents import with_digest, without_digest
 from harness.core.errors import HarnessError
 from harness.core.files import sha256_file
 from harness.core.types import Artifact, LabelledData, LabelSource, Raw, Task
-from harness.encoder.folder.files import backbone_folder
+from harness.encoder.folder.modules import backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import lineage_of, model_part, record_output, task_part
 from harness.results.scores import raw_metrics

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
 from harness.encoder.family import Family, Names
-from harness.encoder.folder.description import family_in, has_network
+from harness.encoder.folder.architecture import family_in, has_network
 from harness.encoder.folder.tensors import HEAD_IGNORED, NOT_LOADED
 from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
 

@@ -29,7 +29,8 @@ from harness.core.identity import canonical, digest, task_identity
 from harness.core.types import Artifact, LabelSource, Task
 from harness.data.locate import DataMissing, Located, declared_subsets
 from harness.encoder.folder.content import content_key
-from harness.encoder.folder.files import backbone_folder, check_safetensors, read_object
+from harness.encoder.folder.files import check_safetensors, read_object
+from harness.encoder.folder.modules import backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import Job, Place, Resources
 from harness.jobs.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe

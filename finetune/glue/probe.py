@@ -15,7 +15,7 @@ from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapted_to_backbone
 from harness.core.errors import DataError
-from harness.encoder.folder.files import backbone_folder
+from harness.encoder.folder.modules import backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from finetune.glue.protocol import Trial
 from harness.core.types import Artifact, LabelledData, LabelSource, Task
 from harness.data.prepared import no_bars
-from harness.encoder.folder.description import family_in, lengths
-from harness.encoder.folder.files import backbone_folder
+from harness.encoder.folder.architecture import family_in
+from harness.encoder.folder.lengths import lengths
+from harness.encoder.folder.modules import backbone_folder
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import prepared_data
 

@@ -22,7 +22,8 @@ from harness.data.locate import human_size
 from harness.driver.progress import duration_text
 from harness.driver.report.suite import lineage_lines
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.files import OWN, all_modules, backbone_folder, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import OWN, all_modules, backbone_folder
 from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 

@@ -23,7 +23,7 @@ from harness.driver.evaluation import passes, size_of_index
 from harness.driver.progress import duration_text
 from harness.driver.report.run import impossible_results, print_failures
 from harness.driver.report.suite import left_out_lines
-from harness.encoder.folder.files import weight_files
+from harness.encoder.folder.modules import weight_files
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.jobs.recipe import Estimate
 from harness.plan.plan import PlannedScore

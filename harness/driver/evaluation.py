@@ -18,8 +18,8 @@ from harness.core.types import Artifact
 from harness.data.locate import human_size
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
-from harness.encoder.folder.description import vector_size
-from harness.encoder.folder.files import weight_files
+from harness.encoder.folder.modules import weight_files
+from harness.encoder.folder.pooling import vector_size
 from harness.executors.executor import SHARE, Executor, Failure, Listener, OpenExecutor, runs_that_fit
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.executors.node import WorkerSettings

@@ -19,33 +19,35 @@ from harness.core.errors import ModelError, UsageError, nearest, shortened
 from harness.core.types import SIDES, Artifact
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
-from harness.encoder.folder.description import (
-    POOLING_FLAGS,
-    VOCABULARIES,
+from harness.encoder.folder.architecture import (
     architecture_in,
     family_in,
     has_network,
     own_architecture,
     runs_remote_code,
 )
+from harness.encoder.folder.description import VOCABULARIES
 from harness.encoder.folder.files import (
+    StoredTensor,
+    check_index,
+    check_present,
+    module_weights,
+    read_object,
+    stored_tensors,
+)
+from harness.encoder.folder.modules import (
     ATTENTIVE,
     CONTEXT_STAGE,
     TEXT_STAGE,
     TWO_STAGE,
-    StoredTensor,
     all_modules,
     backbone_folder,
-    check_index,
-    check_present,
     library_class,
     module_folders,
-    module_weights,
     read_modules,
-    read_object,
-    stored_tensors,
     weight_files,
 )
+from harness.encoder.folder.pooling import POOLING_FLAGS
 from harness.encoder.folder.tensors import FoundTensors, same_shape
 from harness.encoder.folder.trust import check_trust, library_types
 from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors

@@ -18,8 +18,9 @@ from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.description import family_in, has_network
-from harness.encoder.folder.files import ATTENTIVE, TWO_STAGE, library_class, read_object
+from harness.encoder.folder.architecture import family_in, has_network
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import ATTENTIVE, TWO_STAGE, library_class
 from harness.encoder.network.checkpoint import configured, load_network
 from harness.encoder.network.pretrained import require_import
 

@@ -26,8 +26,9 @@ from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenized
-from harness.encoder.folder.description import COLBERT
-from harness.encoder.folder.files import module_weights, read_modules, read_object
+from harness.encoder.folder.colbert import COLBERT
+from harness.encoder.folder.files import module_weights, read_object
+from harness.encoder.folder.modules import read_modules
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.storage.vectors import TokenVectors

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from harness.core.errors import ModelError
 from harness.core.types import Role
 from harness.encoder.engine import Encoder, Inputs, Keeper, Progress, TokenizedTexts, forward
-from harness.encoder.folder.files import CONTEXT_STAGE, TEXT_STAGE
+from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer

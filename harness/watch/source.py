@@ -16,7 +16,8 @@ from harness.core.errors import ModelError, UsageError
 from harness.core.identity import digest
 from harness.encoder.folder.content import content_files
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.files import read_json, weight_files
+from harness.encoder.folder.files import read_json
+from harness.encoder.folder.modules import weight_files
 from harness.plan.models import HUB_ID
 
 

@@ -18,14 +18,13 @@ from harness.core.identity import digest
 from harness.core.lineage import ModelDocument, read_document
 from harness.encoder.folder.files import (
     StoredTensor,
-    module_folders,
     module_weights,
     read_json,
     read_object,
     safetensors_metadata,
     stored_tensors,
-    weight_files,
 )
+from harness.encoder.folder.modules import module_folders, weight_files
 
 CONFIGS = frozenset(
     {

@@ -6,57 +6,33 @@ torch nor transformers.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from harness.core.encoding import ContextChoice, ContextDraw, Encoding, LateInteraction, Plaid, Settings
 from harness.core.errors import ModelError, UsageError, unknown
 from harness.core.types import MAXSIM, Similarity
-from harness.encoder import backbones
-from harness.encoder.family import MODEL_TYPE, Architecture, Family
+from harness.encoder.folder.architecture import architecture_in, family_in, has_network
+from harness.encoder.folder.colbert import SETTINGS, read_colbert_settings, require_colbert_files
 from harness.encoder.folder.content import check_external_references
-from harness.encoder.folder.files import (
-    ATTENTIVE,
+from harness.encoder.folder.files import check_weights, read_object
+from harness.encoder.folder.lengths import NO_LIMIT, TokenLimits, lengths, longest_text, max_requested_length
+from harness.encoder.folder.modules import (
     CONTEXT_STAGE,
     TEXT_STAGE,
     TWO_STAGE,
     Module,
     all_modules,
     backbone_folder,
-    check_weights,
-    input_modules,
     library_class,
     read_modules,
-    read_object,
     weight_files,
 )
+from harness.encoder.folder.pooling import ATTENTION, OWN_POOLING, POOLING_FLAGS, family_pooling, read_pooling
 from harness.encoder.folder.two_stage import PREFIXES, TwoStageSettings
 from harness.search.plaid import EXACT, NAME, index_of
-
-Default = TypeVar("Default", bool, int, str, list[str])
-
-POOLING_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-"""The flags of a Pooling config and their modes, in the order of the name: "cls+mean+max" is the library's
-name for these three, although its vector has the maximum before the mean."""
-
-OWN_POOLING = "own"
-"""The pooling of a model that has no Pooling module."""
-
-ATTENTION = "attention"
-"""The pooling whose weights over the tokens are learned, which only a model that has it can use."""
-
-NO_LIMIT = 1_000_000
-"""The max_length of a model that truncates nothing."""
 
 
 def resolve_encoding(description: Description, settings: Settings) -> Encoding:
@@ -226,142 +202,6 @@ def _max_length(description: Description, asked: int | None) -> int:
     return asked
 
 
-OFFSET_MODELS = frozenset(
-    {
-        "camembert",
-        "data2vec-text",
-        "ibert",
-        "longformer",
-        "luke",
-        "mluke",
-        "mpnet",
-        "roberta",
-        "roberta-prelayernorm",
-        "xlm-roberta",
-        "xlm-roberta-xl",
-        "xmod",
-    }
-)
-"""Model types whose position table starts after the padding id, as in RoBERTa."""
-
-UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
-"""Model types with relative positions, for which the length in the config is no limit."""
-
-TOKENIZED = ("Transformer", "CLIPModel")
-"""Modules with a transformers tokenizer, whose length applies where the module names none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Length:
-    """The token limits of an input module: `most` cuts texts; the others are None without a limit."""
-
-    most: int
-    named: int | None
-    limit: int | None
-    table: int | None
-
-
-WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
-"""The names under which configs have the width of a backbone."""
-
-
-def vector_size(folder: Path, pooling: str) -> int | None:
-    """The dimension of a model's vectors, from its configs; None where these do not say.
-
-    Args:
-        folder: The model, which need not be loaded.
-        pooling: The pooling of its Encoding; "cls+mean" has twice the width.
-    """
-    try:
-        config = read_object(backbone_folder(folder) / "config.json")
-        dense = [sub for kind, sub in all_modules(folder) if library_class(kind) == "Dense"]
-        out = read_object(folder / dense[-1] / "config.json").get("out_features") if dense else None
-    except (ModelError, OSError):
-        return None
-    width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
-    return out if isinstance(out, int) else None if width is None else width * len(pooling.split("+"))
-
-
-def lengths(folder: Path, *, own_code: bool = False) -> tuple[_Length, ...]:
-    """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
-    entered = input_modules(folder) or [("", "")]
-    return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
-
-
-def _longest(found: Sequence[_Length]) -> int:
-    """The largest length at which a module cuts texts, among those that cut at all."""
-    return max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT)
-
-
-def _most_asked(found: Sequence[_Length]) -> int | None:
-    """The largest length that may be requested of any module, None if no file names a limit."""
-    return max((length.limit for length in found if length.limit is not None), default=None)
-
-
-def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> _Length:
-    config = _text_config(read_object(root / "config.json"))
-    own = None if bare else _own_length(root)
-    table = _table(config, own_code=own_code)
-    limit = table if table is not None else _computed(config, own)
-    named = own
-    if named is None and (bare or library_class(kind) in TOKENIZED):
-        named = read_object(root / "tokenizer_config.json").get("model_max_length")
-    # A tokenizer without a limit has 1e30.
-    known = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
-    most = min((length for length in (known, limit) if length), default=NO_LIMIT)
-    return _Length(most=most, named=known, limit=limit, table=table)
-
-
-def _own_length(root: Path) -> int | None:
-    """The length in the config of a sentence-transformers module, None without one."""
-    for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
-        length = read_object(path).get("max_seq_length")
-        if isinstance(length, int) and length < 1:
-            raise ModelError(
-                f"{path} has a max_seq_length of {length}.",
-                hint="Write the length that the model has.",
-            )
-        if isinstance(length, int):
-            return length
-    return None
-
-
-def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The text part of a config that also covers other inputs."""
-    text = config.get("text_config")
-    return text if isinstance(text, dict) and _positions(config) is None else config
-
-
-def _positions(config: Mapping[str, Any]) -> int | None:
-    positions = config.get("max_position_embeddings", config.get("n_positions"))
-    named = isinstance(positions, int) and positions > 0 and config.get("model_type") not in UNBOUND_MODELS
-    return positions if named else None
-
-
-def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
-    """The number of learned positions, None where positions are computed."""
-    positions = _positions(config)
-    computed = (
-        any("rope" in name or "rotary" in name or "alibi" in name for name in config)
-        or config.get("position_embedding_type") not in (None, "absolute")
-        or config.get("position_biased_input") is False
-    )
-    own = None if runs_remote_code(config, own_code) else _most_positions(config)
-    if own is not None:
-        return own
-    if positions is None or computed:
-        return None
-    if config.get("model_type") in OFFSET_MODELS:
-        return positions - int(config.get("pad_token_id", 1)) - 1
-    return positions
-
-
-def _computed(config: Mapping[str, Any], own: int | None) -> int | None:
-    """The most tokens with computed positions: as in the config, or the model's own length if longer."""
-    positions = _positions(config)
-    return None if positions is None else max(positions, own or 0)
-
-
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The module type of a bare backbone."""
 
@@ -393,7 +233,7 @@ class Description:
     normalize: bool = False
     max_length: int
     position_limit: int | None = None
-    lengths: tuple[_Length, ...]
+    lengths: tuple[TokenLimits, ...]
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     similarity_fn_name: Similarity = "cosine"
@@ -415,8 +255,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     for path in weight_files(folder):
         check_weights(path)
     library = read_object(folder / SETTINGS) if modules else {}
-    _require_late_files(folder, modules)
-    late = _described_late_interaction(folder, modules, library)
+    require_colbert_files(folder, modules)
+    late = read_colbert_settings(folder, modules, library)
     kind = library.get("model_type", "SentenceTransformer")
     if late is None and kind != "SentenceTransformer":
         raise ModelError(f"{folder} is a {kind}, which gives no dense vector of a text.")
@@ -428,11 +268,11 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     return Description(
         folder=folder,
         name=folder.name,
-        pooling=_pooling(folder, modules),
-        usual_pooling=_family_pooling(folder),
+        pooling=read_pooling(folder, modules),
+        usual_pooling=family_pooling(folder),
         normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
-        max_length=_longest(found),
-        position_limit=_most_asked(found),
+        max_length=longest_text(found),
+        position_limit=max_requested_length(found),
         lengths=found,
         prompts=_prompts(library),
         default_prompt_name=library.get("default_prompt_name"),
@@ -461,7 +301,7 @@ def _two_stage(folder: Path, modules: Sequence[Module]) -> TwoStageSettings | No
     return TwoStageSettings.of_folder(folder / place)
 
 
-def _text_length(backbone: Path, stages: TwoStageSettings, found: _Length) -> _Length:
+def _text_length(backbone: Path, stages: TwoStageSettings, found: TokenLimits) -> TokenLimits:
     """The token limits of a text behind a context, read by the second stage's `backbone`.
 
     Raises:
@@ -515,72 +355,6 @@ def _no_network(backbone: Path) -> ModelError:
     )
 
 
-SETTINGS = "config_sentence_transformers.json"
-"""The file with the settings of a model of several modules."""
-
-COLBERT = "ColBERT"
-"""The type of a PyLate model in its settings."""
-
-
-def _require_late_files(folder: Path, modules: Sequence[Module]) -> None:
-    """Refuse a PyLate folder without one of its files, which would be another model by defaults."""
-    is_late = any(kind.startswith("pylate.") for kind, _ in modules)
-    if modules and not (is_late and not (folder / SETTINGS).is_file()):
-        return
-    lost = SETTINGS if modules else "modules.json"
-    if modules or read_object(folder / SETTINGS).get("model_type") == COLBERT:
-        raise ModelError(
-            f"{folder} is a PyLate model without {lost}, which PyLate writes.",
-            hint="Copy or fetch the whole model folder again.",
-        )
-
-
-def _described_late_interaction(
-    folder: Path, modules: Sequence[Module], library: Mapping[str, Any]
-) -> LateInteraction | None:
-    """The settings of a PyLate model as its files have them; None for a model with one vector a text.
-
-    Models saved before PyLate 1.3 name no type, but MaxSim or a module of PyLate. What they do not name has
-    PyLate's default.
-    """
-    marks = (library.get("model_type") == COLBERT, library.get("similarity_fn_name") == "MaxSim")
-    if not (any(marks) or any(kind.startswith("pylate.") for kind, _ in modules)):
-        return None
-    path = folder / SETTINGS
-    classes = [library_class(kind) for kind, _ in modules]
-    if len(modules) < 2 or classes != ["Transformer", *["Dense"] * (len(modules) - 1)]:
-        found = ", ".join(kind.rpartition(".")[2] for kind, _ in modules)
-        raise ModelError(
-            f"{folder} is a PyLate model of {found}: a backbone and projections of token vectors are wanted.",
-            hint="Save it with PyLate: `models.ColBERT(folder).save_pretrained(new_folder)`.",
-        )
-    words = _late_setting(path, library, "skiplist_words", [*string.punctuation])
-    expansion = _late_setting(path, library, "do_query_expansion", True)
-    return LateInteraction(
-        query_length=_late_setting(path, library, "query_length", 32),
-        document_length=_late_setting(path, library, "document_length", 180),
-        expansion=expansion,
-        attends_to_expansion=expansion and _late_setting(path, library, "attend_to_expansion_tokens", False),
-        query_prefix=_late_setting(path, library, "query_prefix", "[Q] "),
-        document_prefix=_late_setting(path, library, "document_prefix", "[D] "),
-        skiplist=tuple(map(str, words)),
-        dimension=vector_size(folder, "") or 0,
-    )
-
-
-def _late_setting(path: Path, library: Mapping[str, Any], name: str, default: Default) -> Default:
-    """A setting of a PyLate model, its default where the file has none."""
-    value = library.get(name)
-    if value is None:
-        return default
-    if type(value) is not type(default) or (type(value) is int and value < 1):
-        raise ModelError(
-            f"{path} has {name} = {value!r}.", hint=f"It is e.g. {default!r}: mend the file, or save it anew."
-        )
-    found: Default = value
-    return found
-
-
 def _require_configs(folder: Path) -> None:
     """Refuse a folder in which a transformer has no config."""
     for kind, sub in all_modules(folder) or [(TRANSFORMER, "")]:
@@ -613,24 +387,6 @@ def _require_tokenizers(folder: Path) -> None:
         )
 
 
-def _family_pooling(folder: Path) -> str:
-    family = family_in(backbone_folder(folder))
-    return "mean" if family is None else family.pooling
-
-
-def _pooling(folder: Path, modules: list[Module]) -> str | None:
-    if not modules:
-        return None
-    known = [(library_class(kind), sub) for kind, sub in modules]
-    path = next((sub for kind, sub in known if kind == "Pooling"), None)
-    if path is None:
-        return ATTENTION if ATTENTIVE in (kind for kind, _ in known) else OWN_POOLING
-    config = read_object(folder / path / "config.json")
-    # A missing flag means off, but for the mean on.
-    modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
-    return str(config.get("pooling_mode") or "+".join(modes))
-
-
 def _prompts(library: Mapping[str, Any]) -> dict[str, str]:
     """The named prompts; beside a default prompt, a side without a prompt has an empty one."""
     sides = {"query": "", "document": ""} if library.get("default_prompt_name") is not None else {}
@@ -646,61 +402,3 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
             hint=f"There is: {', '.join(known)}.",
         )
     return cast(Similarity, name or "cosine")
-
-
-def family_in(folder: Path) -> Family | None:
-    """The family of the backbone in a folder, None if the catalog has none."""
-    return backbones.family_of(read_object(folder / "config.json"))
-
-
-def own_architecture(config: Mapping[str, Any]) -> Architecture:
-    """The architecture in a config.json under our own model type.
-
-    Raises:
-        ModelError: It has none, or one that is not known here.
-    """
-    values = config.get("architecture")
-    if not isinstance(values, Mapping):
-        raise ModelError(
-            "The config.json of the model has no architecture.", hint="Fetch or write the model folder again."
-        )
-    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
-
-
-def architecture_in(folder: Path) -> Architecture:
-    """The architecture of a backbone that our network runs, as its config.json has it.
-
-    Raises:
-        ModelError: The config makes no network.
-    """
-    family, config = family_in(folder), read_object(folder / "config.json")
-    return own_architecture(config) if family is None else family.outline(config)
-
-
-def has_network(folder: Path, *, own_code: bool = False) -> bool:
-    """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
-    config = read_object(folder / "config.json")
-    if runs_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
-        return False
-    family = family_in(folder)
-    return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
-
-
-def runs_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
-    """Whether the classes in a config's `auto_map` run: they exist, and code is allowed."""
-    return allowed and bool(config.get("auto_map"))
-
-
-def _most_positions(config: Mapping[str, Any]) -> int | None:
-    """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
-    if config.get("model_type") == MODEL_TYPE:
-        shape = config.get("architecture", {})
-        return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
-    family = backbones.family_of(config)
-    if family is None or family.shape is None:
-        return None
-    if family.native:
-        rotary = any("rope" in name or "rotary" in name for name in config)
-        return config.get("max_position_embeddings") if rotary else None
-    known = family.architecture(config)
-    return None if known.positions == "alibi" else known.max_position_embeddings

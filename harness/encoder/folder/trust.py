@@ -11,9 +11,10 @@ from pathlib import Path
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.family import Family
+from harness.encoder.folder.architecture import family_in
 from harness.encoder.folder.content import RemoteClass
-from harness.encoder.folder.description import TOKENIZED, family_in
-from harness.encoder.folder.files import all_modules, library_class, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import TOKENIZED, all_modules, library_class
 
 ALLOW = "--trust-remote-code"
 """The option that allows a model's own code."""

@@ -14,7 +14,8 @@ from typing import Any, Literal, get_args
 
 from harness.core.errors import ModelError
 from harness.encoder.family import Architecture
-from harness.encoder.folder.files import CONTEXT_STAGE, read_object
+from harness.encoder.folder.files import read_object
+from harness.encoder.folder.modules import CONTEXT_STAGE
 
 Pooling = Literal["text", "all"]
 RotaryStart = Literal["text", "prompts"]

@@ -212,7 +212,7 @@ def _tokenizer() -> Any:
 
 
 def _flags(pooling: str) -> dict[str, bool]:
-    from harness.encoder.folder.description import POOLING_FLAGS
+    from harness.encoder.folder.pooling import POOLING_FLAGS
 
     modes = pooling.split("+")
     return {flag: mode in modes for flag, mode in POOLING_FLAGS.items()}

@@ -25,7 +25,7 @@ from harness.core.types import Column, Size, Suite, SuiteEntry, SuiteOptions
 from harness.data.locate import DataSettings
 from harness.driver import evaluation
 from harness.encoder import backbones
-from harness.encoder.folder.description import vector_size
+from harness.encoder.folder.pooling import vector_size
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan, plan_scores
 from harness.plan.recipe_request import vector_options

@@ -15,10 +15,9 @@ import pytest
 import fakes
 from harness.core.documents import with_digest
 from harness.core.errors import ModelError
-from harness.encoder.folder import files
 from harness.encoder.folder.content import content_files, content_key, identify
 from harness.encoder.folder.description import describe
-from harness.encoder.folder.files import weight_files
+from harness.encoder.folder.modules import LIBRARY, library_class, weight_files
 from harness.plan.models import ModelOptions, _resolve
 
 # Which weight files must be there, and which of a hub model's files are fetched
@@ -30,10 +29,10 @@ Build = Callable[..., Path]
 def test_every_module_of_the_library_is_known() -> None:
     from sentence_transformers import models
 
-    assert set(models.__all__) - {"Module", "InputModule"} == files.LIBRARY
-    for name in files.LIBRARY:
-        assert files.library_class(f"sentence_transformers.models.{name}") == name
-        assert files.library_class(f"sentence_transformers.models.{name}.{name}") == name
+    assert set(models.__all__) - {"Module", "InputModule"} == LIBRARY
+    for name in LIBRARY:
+        assert library_class(f"sentence_transformers.models.{name}") == name
+        assert library_class(f"sentence_transformers.models.{name}.{name}") == name
 
 
 def test_a_layer_without_its_weights_is_named(build: Build) -> None:

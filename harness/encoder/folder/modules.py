@@ -1,0 +1,239 @@
+"""The sentence-transformers modules of a model folder, and the weight files that they load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import ModelError
+from harness.encoder.folder.files import module_weights, read_json, read_object
+
+Module = tuple[str, str]
+"""The type of a module, and its subfolder."""
+
+
+ATTENTIVE = "AttentivePooling"
+"""Our own pooling, whose weights over the tokens are learned."""
+
+
+TWO_STAGE = "TwoStage"
+"""Our own module of two backbones, whose vectors depend on context documents."""
+
+
+TEXT_STAGE, CONTEXT_STAGE = "text", "context"
+"""The subfolders of its backbones: that of texts, and that of context documents."""
+
+
+WEIGHTED = frozenset(
+    {
+        ATTENTIVE,
+        TWO_STAGE,
+        "CLIPModel",
+        "CNN",
+        "Dense",
+        "LSTM",
+        "LayerNorm",
+        "StaticEmbedding",
+        "Transformer",
+        "WeightedLayerPooling",
+        "WordEmbeddings",
+    }
+)
+"""The modules that read weights from their folder."""
+
+
+LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
+    "Asym",
+    "BoW",
+    "Dropout",
+    "Normalize",
+    "Pooling",
+    "Router",
+    "WordWeights",
+}
+"""All sentence-transformers modules; Asym is the old name of Router."""
+
+
+OWN = {
+    "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
+    "harness.encoder.sentence_transformer.Transformer": "Transformer",
+    "harness.encoder.two_stage.TwoStage": TWO_STAGE,
+    "pylate.models.Dense.Dense": "Dense",
+    "pylate.models.Dense": "Dense",
+}
+"""Modules of ours and of PyLate by their type; our Transformer stands for the library's, PyLate's projection
+of token vectors for its Dense."""
+
+
+TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
+"""The spelling of a library module's type: the class, or the class in the file of its name."""
+
+
+def library_class(kind: str) -> str | None:
+    """The class of sentence-transformers, or one in OWN, that a module's type names; None for any other.
+
+    >>> library_class("sentence_transformers.models.Pooling")
+    'Pooling'
+    >>> library_class("sentence_transformers.models.Router.import_from_string")
+    """
+    found = TYPE.fullmatch(kind)
+    return found[1] if found and found[1] in LIBRARY else OWN.get(kind)
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """The modules in order, as in modules.json; empty for a bare backbone.
+
+    Raises:
+        ModelError: modules.json does not hold a list of modules.
+    """
+    path = folder / "modules.json"
+    if not path.is_file():
+        return []
+    content = read_json(path)
+    try:
+        modules = [(str(m["type"]), str(m["path"])) for m in content]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{path} is not a list of modules.") from error
+    if not modules:
+        raise ModelError(f"{path} lists no module.")
+    for _, sub in modules:
+        _require_inside(path, sub)
+    return modules
+
+
+def all_modules(folder: Path) -> list[Module]:
+    """The modules of `read_modules`, with each Router replaced by the modules within it, at any depth.
+
+    The backbones of a two-stage module come before it, that of texts first.
+    """
+    return [(kind, sub) for kind, sub, router in _walked(folder) if not router]
+
+
+def input_modules(folder: Path) -> list[Module]:
+    """The first module, or the first module of each tower of a Router; of two stages that of texts."""
+    modules = read_modules(folder)
+    return list(_entered(folder, *modules[0])) if modules else []
+
+
+def backbone_folder(folder: Path) -> Path:
+    """The folder of the first module, with the backbone's config and weights."""
+    modules = all_modules(folder)
+    return folder / modules[0][1] if modules else folder
+
+
+def module_folders(folder: Path) -> list[Path]:
+    """The folder of every module, Routers included; the model's own folder for a bare backbone."""
+    return list(dict.fromkeys(folder / sub for _, sub, _ in _walked(folder))) or [folder]
+
+
+def _walked(folder: Path) -> Iterator[tuple[str, str, bool]]:
+    """Every module at every depth, and whether it is a Router with modules."""
+    for kind, sub in read_modules(folder):
+        yield from _walked_from(folder, kind, sub)
+
+
+def _walked_from(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, bool]]:
+    inner, staged = _inner(folder, kind, sub), library_class(kind) == TWO_STAGE
+    if not staged:
+        yield kind, sub, bool(inner)
+    for name, inner_kind in inner.items():
+        yield from _walked_from(folder, inner_kind, _joined(sub, name))
+    if staged:
+        yield kind, sub, False
+
+
+def _entered(folder: Path, kind: str, sub: str) -> Iterator[Module]:
+    inner = _inner(folder, kind, sub)
+    if library_class(kind) == TWO_STAGE:
+        inner = {TEXT_STAGE: inner[TEXT_STAGE]}
+    towers = _router(folder / sub).get("structure") if inner else None
+    firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
+    if not inner:
+        yield kind, sub
+    for name in firsts:
+        yield from _entered(folder, inner.get(name, ""), _joined(sub, name))
+
+
+def _inner(folder: Path, kind: str, sub: str) -> dict[str, str]:
+    """The types of the modules within a Router or of two stages, by the name of their subfolder."""
+    if library_class(kind) == TWO_STAGE:
+        return dict.fromkeys((TEXT_STAGE, CONTEXT_STAGE), "sentence_transformers.models.Transformer")
+    if library_class(kind) not in ("Router", "Asym"):
+        return {}
+    types = _router(folder / sub).get("types")
+    inner = {str(k): str(v) for k, v in types.items()} if isinstance(types, dict) else {}
+    for name in inner:
+        _require_inside(folder / sub / "router_config.json", name, deeper=True)
+    return inner
+
+
+def _router(place: Path) -> dict[str, Any]:
+    return read_object(place / "router_config.json") or read_object(place / "config.json")
+
+
+def _joined(sub: str, name: str) -> str:
+    return f"{sub}/{name}".lstrip("/")
+
+
+def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
+    parts = Path(sub).parts
+    if Path(sub).is_absolute() or ".." in parts or (deeper and not parts):
+        raise ModelError(f"{path} names a folder outside of the model: {sub}.")
+
+
+OTHER_FORMATS = {
+    "tf_model.h5": "is for another framework: save the model with PyTorch",
+    "flax_model.msgpack": "is for another framework: save the model with PyTorch",
+    "rust_model.ot": "is for another framework: save the model with PyTorch",
+    "openvino_model.xml": "is for another framework: save the model with PyTorch",
+    "*.onnx": "is an exported program: take the model that it was exported from",
+    "onnx/*.onnx": "is an exported program: take the model that it was exported from",
+    "*.gguf": "is a quantised copy for llama.cpp: take the model that it was made of",
+    "*-of-*.safetensors": "is a part of a sharded checkpoint, whose model.safetensors.index.json is not here",
+    "*.safetensors": "has another name: call it model.safetensors if it holds the model",
+    "*.ckpt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+    "*.pt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+    "*.pth": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+}
+"""Weights that never load, and what to do with them."""
+
+
+SHARDED = (None, "Transformer", "CLIPModel")
+"""Modules that transformers loads, which supports sharded weights; None is a module of the model's own."""
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The weight files that loading reads, of every module, sorted by name.
+
+    In each module safetensors take precedence over .bin, and an index stands for its parts.
+
+    Raises:
+        ModelError: A module lacks its weights, or a part of a sharded checkpoint is missing.
+    """
+    root = backbone_folder(folder)
+    found: set[Path] = set()
+    for kind, sub in all_modules(folder) or [("", "")]:
+        known = library_class(kind)
+        paths = module_weights(folder / sub, sharded=known in SHARDED)
+        if not paths and (known in WEIGHTED or (known is None and folder / sub == root)):
+            raise _no_weights(folder, sub)
+        found.update(paths)
+    return sorted(found)
+
+
+def _no_weights(folder: Path, sub: str) -> ModelError:
+    prefix, root = f"{sub}/" if sub else "", folder / sub
+    other = ((path, why) for name, why in OTHER_FORMATS.items() for path in sorted(root.glob(name)))
+    path, why = next(other, (None, ""))
+    return ModelError(
+        f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin.",
+        hint="Fetch or write the model folder again."
+        if path is None
+        else f"It has {prefix}{path.relative_to(root).as_posix()}, which {why}.",
+    )
+
+
+TOKENIZED = ("Transformer", "CLIPModel")
+"""Modules with a transformers tokenizer, whose length applies where the module names none."""
