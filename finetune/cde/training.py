@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
+from datasets import Dataset
 from numpy.typing import NDArray
 from sentence_transformers.data_collator import SentenceTransformerDataCollator
 from torch import Tensor, nn
@@ -42,9 +43,6 @@ from harness.jobs.jobs import Resolve, with_weights
 from harness.storage.leases import Leases
 from harness.storage.vectors import Space
 from harness.training.training import STOP, TrainingSpec
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 PART = 50_000
 """Rows whose texts are encoded at once."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from datasets import Dataset
 from pylate.losses import CachedContrastive, Distillation
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -35,9 +36,6 @@ from harness.encoder.token_encoder import (
     skipped_tokens,
 )
 from harness.training.training import TrainingSpec
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Features = dict[str, Tensor]
 """The features of the texts of a column in one batch, (texts, tokens) each."""

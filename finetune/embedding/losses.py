@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.losses import CachedMultipleNegativesRankingLoss, MultipleNegativesRankingLoss
 from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, cat, nn
 from torch.nn.functional import cross_entropy, normalize
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 def info_nce_loss(

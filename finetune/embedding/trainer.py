@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from datasets import Dataset
 from safetensors.torch import load_model, save_model
 from sentence_transformers import SentenceTransformer as LibrarySentenceTransformer
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -36,9 +37,6 @@ from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.training.training import STOP, TrainingLog, TrainingSpec
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 """The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""

@@ -16,6 +16,7 @@ from harness.core.types import SIDES, Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import Description
 from harness.training.training import TrainingSpec
+from suites._mteb import snapshot
 
 Instructions = Callable[[], Mapping[str, str]]
 """A function at the top of a module that gives the instructions of an evaluation by the names of prompts."""
@@ -291,8 +292,6 @@ def _require_task(prompt: str) -> None:
     Raises:
         UsageError: The message names the nearest ones.
     """
-    from suites._mteb import snapshot
-
     name = next((prompt.removesuffix(f"-{side}") for side in SIDES if prompt.endswith(f"-{side}")), prompt)
     tasks = snapshot.load()
     known = {*tasks.tasks, *(tasks.task(one).type for one in tasks.tasks)}

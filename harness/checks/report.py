@@ -19,16 +19,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+from rich.console import Console
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
 from harness.core.terminal import print_table
 from harness.results.scores import delta_text, score_text
-
-if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
-
-    from rich.console import Console
 
 
 class _Form(NamedTuple):

@@ -12,6 +12,7 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import UsageError
+from harness.core.terminal import console
 from harness.data.locate import human_size
 from harness.results.audit import AREAS, Audit, Fault, audit
 
@@ -76,8 +77,6 @@ def _repair_text(fault: Fault, *, repair: bool) -> str:
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """A bar of bytes on a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from harness.core.terminal import console
 
     screen = console(stderr=True)
     bar = Progress(

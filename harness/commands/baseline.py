@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.checks.baselines import BASELINES, Baseline
+from harness.checks.baselines import BASELINES, Baseline, export_baseline
 from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.commands.check import carry_out
@@ -130,8 +130,6 @@ def _export(name: str, file: Path | None, results: Path | None, as_json: bool) -
 
     `harness check --baseline FILE` takes it. Without FILE it is NAME.zip.
     """
-    from harness.checks.baselines import export_baseline
-
     made = export_baseline(paths.results_folder(results), name, file or Path(f"{name}.zip"))
     facts = {"file": str(made.path), "records": made.records, "bytes": made.size, "sha256": made.sha256}
     if as_json:

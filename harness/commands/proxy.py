@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
@@ -21,9 +21,6 @@ from harness.plan import catalog
 from harness.proxy.document import PROXIES, Proxy
 from harness.storage.imported import Imported
 from harness.storage.store import Store
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @click.group("proxy")

@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from harness.commands import options
 from harness.core import paths
@@ -18,11 +19,6 @@ from harness.core.terminal import console, print_table
 from harness.driver.progress import duration_text
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
 from harness.executors.run_log import nodes_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

@@ -6,9 +6,11 @@ import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
@@ -21,11 +23,6 @@ from harness.results.scores import delta_text, score_text
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Look, Watch, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 
 STATES = ("done", "partial", "failed", "waiting")
 """The states of checkpoints that a list counts."""

@@ -8,16 +8,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval, MinLen, Predicate
+from pydantic import TypeAdapter
 
 from harness.core.encoding import ContextChoice
 from harness.core.errors import UsageError, nearest
 from harness.core.types import DTYPES, DocumentText, Purpose, Similarity
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Part = TypeVar("Part")
 

@@ -10,12 +10,10 @@ import pkgutil
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from importlib.metadata import EntryPoint
+from typing import Any, Generic, Protocol, TypeVar
 
 from harness.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 
 class _Named(Protocol):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Task as Bar
 from rich.table import Column
 from rich.text import Text
 
@@ -32,10 +32,6 @@ from harness.plan.request import PreparedRun
 from harness.results import results
 from harness.results.scores import score_text
 from harness.storage.record import Record
-
-if TYPE_CHECKING:
-    from rich.progress import Task as Bar
-
 
 MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 

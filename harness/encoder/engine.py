@@ -11,21 +11,18 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Router
+from torch import Tensor, nn
 
 from harness.core.encoding import Encoding
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Role
 from harness.encoder.family import Family
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Router
-    from torch import Tensor, nn
-
 
 WIDENED = ("token_embeddings", "sentence_embedding")
 """The outputs of a backbone that are converted to float32 for all further layers."""

@@ -13,11 +13,15 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
 
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
+from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.engine import (
     Encoder,
     backbone_modules,
@@ -33,12 +37,9 @@ from harness.encoder.folder.pooling import ATTENTION
 from harness.encoder.folder.tensors import left_out
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.preflight import check_family
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import Tensor, nn
-
-    from harness.encoder.token_encoder import TokenEncoder
+from harness.encoder.sentence_transformer import SentenceTransformer as OurSentenceTransformer
+from harness.encoder.token_encoder import TokenEncoder, open_modules, side_features, token_vectors
+from harness.encoder.two_stage import ContextualEncoder
 
 
 def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None) -> Encoder:
@@ -89,10 +90,9 @@ def load_any(
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    from harness.encoder.sentence_transformer import SentenceTransformer
 
     with _recorded() as report:
-        model = SentenceTransformer(
+        model = OurSentenceTransformer(
             str(artifact.folder),
             device=device,
             local_files_only=True,
@@ -111,12 +111,9 @@ def _engine(
     model: SentenceTransformer, encoding: Encoding, batch_tokens: int | None
 ) -> Encoder | TokenEncoder:
     if encoding.context is not None:
-        from harness.encoder.two_stage import ContextualEncoder
-
         return ContextualEncoder(model, encoding, batch_tokens=batch_tokens)
     if encoding.late_interaction is None:
         return Encoder(model, encoding, batch_tokens=batch_tokens)
-    from harness.encoder.token_encoder import TokenEncoder
 
     return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
 
@@ -137,7 +134,6 @@ def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-    from harness.encoder.token_encoder import open_modules
 
     with _recorded() as report:
         args = {"trust_remote_code": artifact.trust_remote_code, **_model_args(artifact, encoding)}
@@ -182,8 +178,6 @@ def _cut(module: nn.Module, length: int) -> bool:
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     from sentence_transformers.models import Pooling
-
-    from harness.encoder.attentive_pooling import AttentivePooling
 
     for at, module in enumerate(model):
         own = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
@@ -338,8 +332,6 @@ def _silent(
         way = route(model, role)
         features = {**model.tokenize(list(PROBE), **way), **way}
     else:
-        from harness.encoder.token_encoder import side_features, token_vectors
-
         features = dict(side_features(model, list(PROBE), late, role))
     features = {
         key: value.to(model.device) if isinstance(value, torch.Tensor) else value

@@ -9,20 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from harness.core.errors import ModelError
 from harness.core.types import Role
 from harness.encoder.engine import Encoder
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from harness.encoder.token_encoder import TokenEncoder
-    from harness.encoder.two_stage import ContextualEncoder
+from harness.encoder.token_encoder import TokenEncoder
+from harness.encoder.two_stage import ContextualEncoder
 
 Vectors = NDArray[np.float32]
 

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer as LibraryModel
 from sentence_transformers.models import Module
 from sentence_transformers.util import fullname, import_from_string
@@ -32,10 +33,6 @@ from harness.encoder.folder.modules import read_modules
 from harness.encoder.folder.trust import check_trust
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.storage.vectors import TokenVectors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _WEIGHTS = "model.safetensors"
 

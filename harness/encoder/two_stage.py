@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import InputModule
 from torch import Tensor, nn
 
@@ -23,11 +26,6 @@ from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
 from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from sentence_transformers import SentenceTransformer
 
 _WEIGHTS = "model.safetensors"
 

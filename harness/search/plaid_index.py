@@ -26,9 +26,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from harness.core import files
 from harness.core.encoding import Plaid
@@ -38,10 +40,6 @@ from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, index_probl
 from harness.search.search import top_k_of_block, top_k_of_blocks
 from harness.storage.leases import Leases
 from harness.storage.vectors import Space, TokenVectors
-
-if TYPE_CHECKING:
-    import torch
-    from numpy.typing import NDArray
 
 _VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json")
 """Files that fast-plaid may write anew when it opens an index."""

@@ -6,16 +6,13 @@ Documents come in blocks, so that the whole score matrix is never held.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from harness.core.types import Similarity
 from harness.storage.vectors import TokenVectors
-
-if TYPE_CHECKING:
-    import torch
-    from numpy.typing import NDArray
 
 QUERY_BLOCK = 512
 DOCUMENT_BLOCK = 16_384

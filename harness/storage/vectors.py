@@ -18,9 +18,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 from safetensors.numpy import save
 
 from harness.core import files
@@ -29,9 +30,6 @@ from harness.core.errors import DataError
 from harness.core.identity import canonical, digest
 from harness.core.types import Artifact, Role
 from harness.storage.remote import Remote
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike, NDArray
 
 Vectors: TypeAlias = "NDArray[np.float32] | NDArray[np.float16]"
 

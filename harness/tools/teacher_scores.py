@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from harness.core import provenance
 from harness.core.arguments import checked_fields
@@ -30,12 +33,7 @@ from harness.plan.models import ModelOptions, subject
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import require_sides
 from harness.search import bm25
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from harness.storage.vectors import Space
+from harness.storage.vectors import Space
 
 Scale = Literal["none", "min-max"]
 """How a query's scores are written: as the teacher gives them, or from 0, the lowest, to 1, the highest."""
@@ -237,7 +235,6 @@ def make_scored_data(
         if event.kind != "vectors":
             listen(event)
             return
-        from harness.storage.vectors import Space
 
         Space.write_shard(cache, event.space, event.content)
 

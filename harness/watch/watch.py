@@ -21,6 +21,7 @@ from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable
 from harness.results.scores import Aggregates
+from harness.watch.changes import changes, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
@@ -158,7 +159,6 @@ def _test(watch: Watch, entry: Entry, prepared: PreparedRun) -> dict[str, Any]:
     reference = watch.reference(entry.step)
     if entry.mean is None or reference is None:
         return {}
-    from harness.watch.changes import look_at, mean_difference
 
     mean = mean_difference(entry, reference, prepared)
     if isinstance(mean, str):
@@ -420,7 +420,6 @@ def _change_points(watch: Watch) -> tuple[ChangePoint, ...]:
     curve = watch.curve
     if not curve:
         return ()
-    from harness.watch.changes import changes
 
     found = changes([one.step for one in curve], [one.mean for one in curve if one.mean is not None])
     return tuple(ChangePoint(**asdict(change)) for change in found)

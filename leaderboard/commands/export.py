@@ -10,6 +10,8 @@ import click
 from click.core import ParameterSource
 
 from harness.core.errors import UsageError, shortened
+from harness.tools.trec import export_trec
+from leaderboard.web.settings import from_environment
 
 FORMATS = ("json", "csv", "md", "tex")
 
@@ -84,7 +86,6 @@ def command(
         raise UsageError(
             f"{'--tasks' if tasks else '--settings'} is for --trec.", hint="Name a folder: --trec DIR."
         )
-    from leaderboard.web.settings import from_environment
     from leaderboard.web.site import open_site
 
     path, query, ending = _address(page)
@@ -108,7 +109,6 @@ def command(
 def _export_runs(
     model: str, folder: Path, suites: tuple[str, ...], tasks: str, settings: str, results: Path | None
 ) -> int:
-    from harness.tools.trec import export_trec
 
     done = export_trec(model, folder, suites=suites, tasks=tasks, settings=settings, results=results)
     for path in done.files:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from harness.commands import options
+from harness.core import paths
 
 _TRUST = {
     "commit": "of a commit",
@@ -40,7 +41,6 @@ def _mteb_results(path: Path, results: Path | None, workers: int | None, as_json
 
     PATH is the checkout or its `results` folder. Typed again, only new and changed files are read.
     """
-    from harness.core import paths
     from leaderboard.data.mteb_import import import_results
 
     began = time.perf_counter()

@@ -8,17 +8,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
+from rich.progress import Progress
 
 from harness.commands import options
+from harness.core import paths
 from harness.core.errors import HarnessError, UsageError
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-    from leaderboard.web.push import Answer, Parcel
+from harness.core.terminal import console
+from harness.storage.store import Store
+from leaderboard.web.push import Answer, Client, Outcome, Parcel, address, is_open
+from leaderboard.web.tokens import PREFIX
 
 Sent = tuple["Parcel", "Answer"]
 
@@ -44,8 +45,6 @@ def command(site: str, variable: str, dry_run: bool, results: Path | None, as_js
     Failures, trials, per-example files and runs stay here. Exit codes: 0 everything is there now, 1 some
     of it is not, 2 misuse, such as a token that does not hold.
     """
-    from leaderboard.web.push import Answer, address, is_open
-
     site = address(site)
     parcels = _parcels(results)
     if dry_run:
@@ -65,9 +64,6 @@ def command(site: str, variable: str, dry_run: bool, results: Path | None, as_js
 
 
 def _parcels(results: Path | None) -> list[Parcel]:
-    from harness.core import paths
-    from harness.storage.store import Store
-    from leaderboard.web.push import Parcel
 
     folder = paths.results_folder(results)
     if not (folder / "records").is_dir():
@@ -76,7 +72,6 @@ def _parcels(results: Path | None) -> list[Parcel]:
 
 
 def _secret(variable: str) -> str:
-    from leaderboard.web.tokens import PREFIX
 
     if variable.startswith(PREFIX):
         raise UsageError(
@@ -96,8 +91,6 @@ def _send(
     site: str, secret: str, parcels: Sequence[Parcel], *, quiet: bool
 ) -> tuple[list[Sent], HarnessError | None]:
     """Send one after another up to the first error that all would have."""
-    from leaderboard.web.push import Client
-
     sent: list[Sent] = []
     with _progress(quiet=quiet) as bar:
         task = bar.add_task("records", total=len(parcels))
@@ -119,8 +112,6 @@ def _progress(*, quiet: bool) -> Progress:
     """A bar on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.core.terminal import console
-
     text, rest = TextColumn("{task.description}", markup=False), TimeRemainingColumn(compact=True)
     screen = console(stderr=True)
     hidden = quiet or not screen.is_terminal
@@ -129,7 +120,6 @@ def _progress(*, quiet: bool) -> Progress:
 
 
 def _print(site: str, rows: Sequence[Sent], *, dry: bool, as_json: bool) -> None:
-    from leaderboard.web.push import Outcome
 
     counts = Counter(answer.outcome for _, answer in rows)
     if as_json:

@@ -7,15 +7,12 @@ import socket
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from leaderboard.web.settings import Settings
-
+from leaderboard.web.settings import Settings, from_environment
 
 PATIENCE = 60
 """Seconds that a busy worker may take to show that it lives before it is replaced."""
@@ -80,8 +77,6 @@ def command(
     url: str,
 ) -> int:
     """Open the leaderboard over results folders: what was measured, imported and reported."""
-    from leaderboard.web.settings import from_environment
-
     if url and not url.startswith(("https://", "http://")):
         hint = "For example https://example.org/encoders."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness.commands import options
-
-if TYPE_CHECKING:
-    from leaderboard.web.tokens import Token, Tokens
+from harness.core import paths
+from harness.core.terminal import console, print_table
+from leaderboard.web.tokens import Token, Tokens
 
 
 @click.group("token")
@@ -73,8 +73,6 @@ def revoke(name: str, results: Path | None, as_json: bool) -> int:
 
 
 def _tokens(results: Path | None) -> Tokens:
-    from harness.core import paths
-    from leaderboard.web.tokens import Tokens
 
     return Tokens(paths.results_folder(results))
 
@@ -91,8 +89,6 @@ def _print_json(**content: Any) -> int:
 
 def _print_table(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
-
-    from harness.core.terminal import console, print_table
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}")
     keys = {"ends with": "tail"}

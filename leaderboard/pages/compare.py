@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -26,10 +26,8 @@ from leaderboard.web.filters import Control, form
 from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, Texts, address
+from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
 
 PATH = "/compare"
 LEAST, MOST = 2, 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,8 @@ from leaderboard.web.charts import Axis, Point, Scatter, chart, frontier_points
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, paging
+from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
 
 PATH = "/pareto"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -36,10 +36,8 @@ from leaderboard.web.filters import SIZE_NAMES, Control, EntryState, Form, chips
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, address, paging
+from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
 
 GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 """The text of a cell without a score."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,10 +17,8 @@ from leaderboard.views.task_scores import Best, all_questions, best_of, known_ta
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table
-
-if TYPE_CHECKING:
-    from leaderboard.web.site import Site
 
 PATH = "/tasks"
 HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))

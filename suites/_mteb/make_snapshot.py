@@ -22,14 +22,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from mteb.abstasks.abstask import AbsTask
+from mteb.benchmarks.benchmark import Benchmark
 
 from suites._mteb.snapshot import PATH
-
-if TYPE_CHECKING:
-    from mteb.abstasks.abstask import AbsTask
-    from mteb.benchmarks.benchmark import Benchmark
-
 
 COMMAND = "python -m suites._mteb.make_snapshot"
 Amount = tuple[int, int]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from harness.core.errors import DataError, UsageError, nearest, shortened
 from harness.core.identity import canonical
@@ -44,9 +44,6 @@ from harness.data.training.text_rows import (
     JUDGED_TEXTS,
     ColumnPath,
 )
-
-if TYPE_CHECKING:
-    pass
 
 Form = Literal[
     "pair",

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from harness.core.errors import shortened
 from harness.core.lineage import Lineage
@@ -42,11 +45,6 @@ from harness.results.scores import (
     spread_text,
 )
 from harness.storage.record import Record
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 
 LABELS = {
     "cached": "was there",

@@ -11,15 +11,13 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from harness.core.errors import unknown
 from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing
 from harness.encoder.attention.sdpa import Sdpa
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 WIDEST_HEAD, HEAD_STEP = 256, 8
 """The widest heads of FlashAttention's kernels, and the step of widths."""

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedConfig
 
 from harness.core.errors import ModelError
 from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
 from harness.encoder.folder.files import module_weights, read_object
 from harness.encoder.folder.tensors import FoundTensors
 from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
-from harness.encoder.network.pretrained import Published
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-    from transformers import PreTrainedConfig
+from harness.encoder.network.pretrained import EncoderConfig, Published
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +56,6 @@ def load_network(
         ModelError: A tensor is missing, or an unknown tensor exists.
     """
     import torch
-
-    from harness.encoder.network.pretrained import EncoderConfig
 
     if config is None:
         config, shape = configured(folder, family)
@@ -105,7 +102,6 @@ def raw_tensors(folder: Path) -> dict[str, Tensor]:
 def _build(
     config: PreTrainedConfig, shape: Architecture, family: Family | None, *, head: bool = False
 ) -> EncoderModel | EncoderForMaskedLM:
-    from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 
     published = None
     if family is not None and family.native and family.names is not None:
@@ -126,8 +122,6 @@ def configured(
     Raises:
         ModelError: The family has no network of ours, or cannot read the config.
     """
-    from harness.encoder.network.pretrained import EncoderConfig
-
     content = read_object(folder / "config.json")
     if family is None and content.get("model_type") != MODEL_TYPE:
         raise ModelError(
@@ -160,8 +154,6 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
     from transformers import CONFIG_MAPPING
 
-    from harness.encoder.network.pretrained import EncoderConfig
-
     if not family.native:
         shape = family.architecture(content)
         return EncoderConfig.of(shape), shape
@@ -174,8 +166,6 @@ def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTra
 
 def _shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
     """The architecture of a config from `configured`."""
-    from harness.encoder.network.pretrained import EncoderConfig
-
     if isinstance(config, EncoderConfig):
         return config.shape
     assert family is not None
