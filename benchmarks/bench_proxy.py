@@ -25,7 +25,7 @@ from harness.core.types import Suite, SuiteOptions
 from harness.proxy import fit
 from harness.proxy.document import Proxy
 from harness.proxy.fit import ProxyRequest, fit_proxy
-from harness.proxy.table import Table
+from harness.proxy.table import ScoreTable
 
 PICKED = (
     "EmotionClassification",
@@ -72,7 +72,7 @@ def main() -> int:
     for target in TARGETS:
         typed, suite = _open_target(target, SuiteOptions())
         hand = ProxyRequest(suite=typed, tasks=picked(suite))
-        table = Table.read(source, suite)
+        table = ScoreTable.read(source, suite)
         first = fit_proxy(source, suite, hand)
         wishes = {
             "hand-picked": hand,

@@ -24,7 +24,7 @@ from harness.checks.difference import Difference, MeanDifference
 from harness.checks.units import NOTHING, Stratum, Units
 from harness.core.types import Column, Data, Suite, Task
 from harness.watch.changes import LEAST, changes, look_at
-from harness.watch.state import Entry, Watch
+from harness.watch.state import Watch, WatchEntry
 
 STEPS = [1000 * step for step in range(1, 31)]
 NOISE, BROKEN = 0.005, 18
@@ -83,7 +83,7 @@ def looks(examples: Examples, scores: np.ndarray) -> Watch:
     units = [[_units(*one) for one in zip(names, checkpoint, strict=True)] for checkpoint in scores]
     watch = Watch(name="w", source="/run", suite="s", request={})
     for step, mine in enumerate(units):
-        entry = Entry(step=step, name=f"step{step}", state="done", mean=float(scores[step].mean()))
+        entry = WatchEntry(step=step, name=f"step{step}", state="done", mean=float(scores[step].mean()))
         reference = watch.reference(step)
         if reference is not None:
             pairs = zip(names, mine, units[reference.step], strict=True)

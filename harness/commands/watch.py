@@ -21,7 +21,7 @@ from harness.driver.report.run import Report
 from harness.plan.request import PreparedRun, Request
 from harness.results.scores import delta_text, score_text
 from harness.watch.source import Checkpoint, open_source
-from harness.watch.state import WATCHES, ChangePoint, Entry, Look, Watch, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Look, Watch, WatchEntry, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 STATES = ("done", "partial", "failed", "waiting")
@@ -330,7 +330,7 @@ def _points(watch: Watch, task: str) -> list[tuple[int, float]]:
     return [(one.step, one.scores[task]) for one in alike if task in one.scores]
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: WatchEntry) -> str:
     return entry.evaluated
 
 
@@ -354,7 +354,7 @@ def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
     return table
 
 
-def _tested_text(one: Entry) -> str:
+def _tested_text(one: WatchEntry) -> str:
     """The difference from the earlier checkpoint that it is compared with, for the table."""
     look = one.look
     if look is None:
@@ -365,7 +365,7 @@ def _tested_text(one: Entry) -> str:
     return f"{look.reference:,}: {interval}{' LOWER' if look.verdict == 'lower' else ''}"
 
 
-def _flag(watch: Watch, one: Entry, task: str) -> str:
+def _flag(watch: Watch, one: WatchEntry, task: str) -> str:
     """The remarks on a checkpoint in the table."""
     found = [f"{one.state}: {one.reason}"] if one.state != "done" else []
     for change in watch.change_points if not task else ():

@@ -32,7 +32,7 @@ from harness.proxy.document import (
     ProxyTarget,
     ProxyTask,
 )
-from harness.proxy.table import Floats, Ints, Table
+from harness.proxy.table import Floats, Ints, ScoreTable
 from harness.storage.imported import Imported
 
 
@@ -61,7 +61,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
     Raises:
         UsageError: The import, a name or the budget does not allow it.
     """
-    table = Table.read(source, suite)
+    table = ScoreTable.read(source, suite)
     times = _fit_times(table.seconds)
     meant = _reference_rows(source, table, times, wish.reference)
     minutes = times.minutes(meant)
@@ -108,7 +108,7 @@ def _default_name(title: str, wish: ProxyRequest) -> str:
     return f"{plain}-{len(wish.tasks)}tasks" if wish.tasks else f"{plain}-{wish.minutes:g}min"
 
 
-def _chooser(table: Table, wish: ProxyRequest, minutes: Floats) -> Choose:
+def _chooser(table: ScoreTable, wish: ProxyRequest, minutes: Floats) -> Choose:
     """The function that chooses tasks on a training set, the same in the cross-validation and at the end."""
     names = [task.name for task in table.tasks]
     if wish.tasks:
@@ -131,7 +131,7 @@ def _chooser(table: Table, wish: ProxyRequest, minutes: Floats) -> Choose:
     return lambda scores, target, families: _choose(scores, target, families, minutes, wish.minutes)
 
 
-def _reference_rows(source: Imported, table: Table, times: _Times, reference: str) -> Ints:
+def _reference_rows(source: Imported, table: ScoreTable, times: _Times, reference: str) -> Ints:
     """The entries whose median speed the minutes are for."""
     if not reference:
         return table.rows
@@ -144,7 +144,7 @@ def _reference_rows(source: Imported, table: Table, times: _Times, reference: st
     return np.array([row for row, name in enumerate(models) if name == reference], np.int64)
 
 
-def _task(table: Table, at: int, weight: float, minutes: Floats) -> ProxyTask:
+def _task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTask:
     task, scores = table.tasks[at], table.scores[:, at]
     return ProxyTask(
         task=task.name,
@@ -157,7 +157,7 @@ def _task(table: Table, at: int, weight: float, minutes: Floats) -> ProxyTask:
     )
 
 
-def _error(table: Table, chosen: _Choice, predicted: Floats) -> ProxyErrors:
+def _error(table: ScoreTable, chosen: _Choice, predicted: Floats) -> ProxyErrors:
     found = _errors_of(table.target, predicted)
     return ProxyErrors(
         rmse=found.rmse,
@@ -172,7 +172,7 @@ def _error(table: Table, chosen: _Choice, predicted: Floats) -> ProxyErrors:
 
 
 def _cost(
-    table: Table, times: _Times, chosen: _Choice, meant: Ints, wish: ProxyRequest, minutes: Floats
+    table: ScoreTable, times: _Times, chosen: _Choice, meant: Ints, wish: ProxyRequest, minutes: Floats
 ) -> ProxyCost:
     nearest = times.nearest(table.rows) if not wish.reference else -1
     at = np.flatnonzero(table.rows == nearest)

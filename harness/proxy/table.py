@@ -99,7 +99,7 @@ LEAST_MODELS, LEAST_FAMILIES = 20, 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Table:
+class ScoreTable:
     """The models that have every task of a benchmark, each once.
 
     Attributes:
@@ -133,7 +133,7 @@ class Table:
         return np.unique(self.families, return_inverse=True)[1].astype(np.int64)
 
     @staticmethod
-    def read(source: Imported, suite: Suite) -> Table:
+    def read(source: Imported, suite: Suite) -> ScoreTable:
         """The complete models of an import on a suite; nothing is imputed.
 
         Of several entries of a model, that of the best known revision counts. Results of experiments are
@@ -153,7 +153,7 @@ class Table:
         family = dict(zip(every, _families(every, lines), strict=True))
         _enough(suite, found, {family[name] for name in found})
         pinned = {task.name: task.data.revision for task in tasks}
-        return Table(
+        return ScoreTable(
             models=tuple(found),
             families=tuple(family[name] for name in found),
             tasks=tasks,

@@ -38,7 +38,7 @@ from harness.checks.sides import CheckSide, Comparison
 from harness.core.errors import shortened
 from harness.core.types import artifact_slug
 from harness.plan.request import PreparedRun
-from harness.watch.state import SETTLED, Entry, Look
+from harness.watch.state import SETTLED, Look, WatchEntry
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def look_at(mean: MeanDifference, *, number: int, reference: int) -> Look:
     )
 
 
-def mean_difference(entry: Entry, reference: Entry, prepared: PreparedRun) -> MeanDifference | str:
+def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: PreparedRun) -> MeanDifference | str:
     """A checkpoint's mean minus an earlier one's, or the reason why it cannot be tested."""
     (suite,) = prepared.suites
     one, other = (_side(side, prepared) for side in (entry, reference))
@@ -113,7 +113,7 @@ def mean_difference(entry: Entry, reference: Entry, prepared: PreparedRun) -> Me
     return mean or next(reasons, "no task has examples of its own").replace("the candidate: ", "")
 
 
-def _side(entry: Entry, prepared: PreparedRun) -> CheckSide:
+def _side(entry: WatchEntry, prepared: PreparedRun) -> CheckSide:
     """The records of a checkpoint, as a side of a check."""
     (suite,), recipe = prepared.suites, prepared.recipe
     convention = None if recipe is None else suite.conventions.get(recipe.convention)

@@ -43,7 +43,7 @@ class Look(DocumentPart):
     """The number of tested columns, and of those in the suite's mean."""
 
 
-class Entry(DocumentPart):
+class WatchEntry(DocumentPart):
     """A checkpoint of a watch."""
 
     step: Annotated[int, Field(le=2**53)]
@@ -107,35 +107,35 @@ class Watch(DocumentPart):
     suite: str
     request: Mapping[str, Any]
     """The settings that decide the scores, as requested."""
-    checkpoints: tuple[Entry, ...] = ()
+    checkpoints: tuple[WatchEntry, ...] = ()
     """The entries by step."""
     change_points: tuple[ChangePoint, ...] = ()
     looks: int = 0
     """The number of tests so far, of which each has spent its level."""
 
-    def entry(self, step: int) -> Entry | None:
+    def entry(self, step: int) -> WatchEntry | None:
         """The entry of a step."""
         return next((one for one in self.checkpoints if one.step == step), None)
 
-    def with_entry(self, entry: Entry) -> Watch:
+    def with_entry(self, entry: WatchEntry) -> Watch:
         """The watch with an entry added, or put in place of the former entry of its step."""
         others = [one for one in self.checkpoints if one.step != entry.step]
         ordered = tuple(sorted([*others, entry], key=lambda one: one.step))
         return self.model_copy(update={"checkpoints": ordered})
 
     @property
-    def curve(self) -> tuple[Entry, ...]:
+    def curve(self) -> tuple[WatchEntry, ...]:
         """The complete checkpoints, by step, under the same condition as the latest of them."""
         done = [one for one in self.checkpoints if one.mean is not None]
         latest = max(done, key=lambda one: one.evaluated, default=None)
         return tuple(one for one in done if latest is not None and one.treatment == latest.treatment)
 
     @property
-    def lower(self) -> tuple[Entry, ...]:
+    def lower(self) -> tuple[WatchEntry, ...]:
         """The checkpoints of the curve that are lower than the one they are compared with."""
         return tuple(one for one in self.curve if one.look is not None and one.look.verdict == "lower")
 
-    def reference(self, step: int) -> Entry | None:
+    def reference(self, step: int) -> WatchEntry | None:
         """The checkpoint that one at a step is compared with: the last earlier one that was not lower.
 
         After SETTLED low ones in a row the last of them is, as the low level counts as the new one.

@@ -23,7 +23,7 @@ from harness.results.differences import Comparable
 from harness.results.scores import Aggregates
 from harness.watch.changes import changes, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
-from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Watch, WatchEntry, usual_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class _ReadyCheckpoint:
 
     checkpoint: Checkpoint
     stamp: str
-    former: Entry | None = None
+    former: WatchEntry | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def scan_source(
 class EvaluatedCheckpoint:
     """The entry of an evaluated checkpoint, and how many of its tasks were scored now or before."""
 
-    entry: Entry
+    entry: WatchEntry
     new: int = 0
     known: int = 0
 
@@ -154,7 +154,7 @@ def _evaluate(
     )
 
 
-def _test(watch: Watch, entry: Entry, prepared: PreparedRun) -> dict[str, Any]:
+def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, Any]:
     """The fields of an entry on its test against an earlier checkpoint; none without one."""
     reference = watch.reference(entry.step)
     if entry.mean is None or reference is None:
@@ -166,10 +166,10 @@ def _test(watch: Watch, entry: Entry, prepared: PreparedRun) -> dict[str, Any]:
     return {"look": look_at(mean, number=watch.looks + 1, reference=reference.step)}
 
 
-def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> Entry:
+def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
     before = one.former.seconds if one.former is not None else 0.0
     folder = one.checkpoint.folder
-    return Entry(
+    return WatchEntry(
         step=one.checkpoint.step,
         name=one.checkpoint.name,
         folder=None if folder is None else str(folder),
@@ -399,7 +399,7 @@ class _Following:
         self._keep(watch.model_copy(update={"change_points": _change_points(watch), "looks": looks}))
         self._listeners.checkpoint(done, self._watch)
 
-    def _twin(self, entry: Entry) -> int | None:
+    def _twin(self, entry: WatchEntry) -> int | None:
         """The first earlier step with the same content."""
         alike = (one.step for one in self._watch.checkpoints if one.artifact == entry.artifact)
         return next((step for step in alike if entry.artifact and step < entry.step), None)
@@ -425,7 +425,7 @@ def _change_points(watch: Watch) -> tuple[ChangePoint, ...]:
     return tuple(ChangePoint(**asdict(change)) for change in found)
 
 
-def _partial(entry: Entry) -> bool:
+def _partial(entry: WatchEntry) -> bool:
     return entry.state == "partial"
 
 
@@ -441,10 +441,10 @@ def _waited_for(watch: Watch, found: Scan) -> Watch:
     return watch
 
 
-def _waiting_entry(one: _PendingCheckpoint) -> Entry:
+def _waiting_entry(one: _PendingCheckpoint) -> WatchEntry:
     folder = one.checkpoint.folder
     reason = "it has changed a moment ago" if one.settles else one.reason
-    return Entry(
+    return WatchEntry(
         step=one.checkpoint.step,
         name=one.checkpoint.name,
         folder=None if folder is None else str(folder),

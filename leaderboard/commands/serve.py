@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from harness.core.errors import UsageError
-from leaderboard.web.settings import Settings, from_environment
+from leaderboard.web.settings import SiteSettings, from_environment
 
 PATIENCE = 60
 """Seconds that a busy worker may take to show that it lives before it is replaced."""
@@ -94,7 +94,7 @@ def command(
     return write_site(settings, static)
 
 
-def _serve(settings: Settings, host: str, port: int, workers: int) -> int:
+def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 

@@ -72,7 +72,7 @@ OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "passed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mean:
+class CheckedMean:
     """The mean over a suite as a check found it (harness.checks.outcome.MeanOutcome)."""
 
     suite: str
@@ -103,7 +103,7 @@ class CheckSummary:
     suites: tuple[str, ...]
     recipe: str
     overall: Overall
-    means: tuple[Mean, ...]
+    means: tuple[CheckedMean, ...]
     verdicts: Mapping[str, int]
 
 
@@ -148,7 +148,9 @@ def _facts(check: Check) -> dict[str, Any]:
         "suites": check.suites,
         "recipe": check.recipe,
         "overall": check.overall,
-        "means": [{name: getattr(mean, name) for name in Mean.__dataclass_fields__} for mean in check.means],
+        "means": [
+            {name: getattr(mean, name) for name in CheckedMean.__dataclass_fields__} for mean in check.means
+        ],
         "verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)},
     }
 
@@ -165,5 +167,5 @@ def line_of(check: Check) -> str:
 def judged(name: str, written: str, facts: Mapping[str, Any]) -> CheckSummary:
     """What lists show of a check, as the index holds it."""
     own = {"artifacts": tuple(facts["artifacts"]), "suites": tuple(facts["suites"])}
-    means = tuple(Mean(**mean) for mean in facts["means"])
+    means = tuple(CheckedMean(**mean) for mean in facts["means"])
     return CheckSummary(name=name, when=written, **{**facts, **own, "means": means})

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class TaskDescription:
     """A task or a benchmark: one text, a page about it, its BibTeX entry, and codes of its languages."""
 
     text: str = ""
@@ -46,7 +46,7 @@ _OWN: Mapping[str, str] = {
 """Descriptions of the suites that mteb does not have."""
 
 
-def describe_task(name: str) -> Description:
+def describe_task(name: str) -> TaskDescription:
     """The description of a task; an empty one where mteb has none of that name.
 
     >>> describe_task("SciFact").languages, describe_task("nothing").text
@@ -55,13 +55,13 @@ def describe_task(name: str) -> Description:
     return _describe(f"task:{name}")
 
 
-def describe_suite(typed: str, title: str) -> Description:
+def describe_suite(typed: str, title: str) -> TaskDescription:
     """The description of a suite by its name on the command line, or by its title, as mteb has it."""
     if typed in _OWN:
-        return Description(text=_OWN[typed])
+        return TaskDescription(text=_OWN[typed])
     return _describe(f"benchmark:{typed.partition(':')[2] or title}")
 
 
-def _describe(key: str) -> Description:
+def _describe(key: str) -> TaskDescription:
     row = _rows().get(key, {})
-    return Description(**{**row, "languages": tuple(row.get("languages", ()))})
+    return TaskDescription(**{**row, "languages": tuple(row.get("languages", ()))})

@@ -111,7 +111,7 @@ def precedence(entry: Entry) -> tuple[bool, int, int, bool, str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Number:
+class TaskNumber:
     """A task's number by a convention, with its interval where predictions are kept."""
 
     value: float | None
@@ -120,7 +120,7 @@ class Number:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class EntryOutcome:
     """One task's outcome.
 
     Attributes:
@@ -139,7 +139,7 @@ class Outcome:
     data: str
     raw: Raw
     document: str
-    numbers: Mapping[str, Number] = field(default_factory=dict)
+    numbers: Mapping[str, TaskNumber] = field(default_factory=dict)
     key: str | None = None
     written: str | None = None
     trained_on: int | None = None
@@ -169,7 +169,7 @@ class NewEntry:
     adapted_from: str | None = None
     trained_on: Sequence[str] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[EntryOutcome] = ()
     averages: Sequence[tuple[str, str, str]] = ()
     lineage: Lineage | None = None
     revisions: Sequence[str] = ()

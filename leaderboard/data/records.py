@@ -27,7 +27,7 @@ from harness.results.results import (
 from harness.results.scores import TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
-from leaderboard.data.entries import NewEntry, Number, Outcome, Unit
+from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit
 from leaderboard.data.suites import REASONS, SiteSuite, main_scores
 from leaderboard.data.tables import Row, Tables, permanent
 
@@ -164,11 +164,11 @@ def _entry(
     )
 
 
-def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
+def _outcome(record: Record, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
     data = record.identity.get("data")
     data = data if isinstance(data, Mapping) else {}
     texts = record.provenance.get("texts_trained_on")
-    return Outcome(
+    return EntryOutcome(
         task=record.task.name,
         type=record.task.type,
         metric=record.task.metric,
@@ -186,11 +186,11 @@ def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
 
 def _standings(
     treatment: Condition, members: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
-) -> tuple[dict[str, dict[str, Number]], list[tuple[str, str, str]]]:
+) -> tuple[dict[str, dict[str, TaskNumber]], list[tuple[str, str, str]]]:
     """What a recipe trained, by every convention: task → view → number, and the means."""
     done = sorted((record for record, _ in members if record.status == "done"), key=_written)
     places = {record.key: path for record, path in members}
-    numbers: dict[str, dict[str, Number]] = {}
+    numbers: dict[str, dict[str, TaskNumber]] = {}
     averages = []
     for one in learnt:
         records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
@@ -199,7 +199,7 @@ def _standings(
             for row in found.rows:
                 if row.record is not None:
                     low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
-                    number = Number(value=row.number, low=low, high=high)
+                    number = TaskNumber(value=row.number, low=low, high=high)
                     numbers.setdefault(row.task, {})[view] = number
             averages.append((one.slug, view, json.dumps(_average(found))))
     return numbers, averages

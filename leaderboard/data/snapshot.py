@@ -39,7 +39,7 @@ SPARE = 600
 
 
 class Folders(Protocol):
-    """Where records, imports and papers lie (leaderboard.web.settings.Settings)."""
+    """Where records, imports and papers lie (leaderboard.web.settings.SiteSettings)."""
 
     @property
     def results(self) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from leaderboard.data.entries import NewEntry, Outcome, StoredDocument
+from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument
 from leaderboard.data.suites import REASONS, Scope, possible
 
 log = logging.getLogger(__name__)
@@ -217,20 +217,20 @@ class Writer:
             for suite, convention, document in entry.averages
         ]
 
-    def _result(self, outcome: Outcome, own: Row) -> None:
+    def _result(self, outcome: EntryOutcome, own: Row) -> None:
         names = ("task", "type", "metric", "status", "value", "key", "written")
         self.rows["results"].append({**{name: getattr(outcome, name) for name in names}, **own})
         about = {"unit": own["unit"], "kind": "record", "name": str(own["id"])}
         self.rows["documents"].append({**about, "document": outcome.document})
 
-    def _scores(self, outcome: Outcome) -> Iterator[Row]:
+    def _scores(self, outcome: EntryOutcome) -> Iterator[Row]:
         for scope in self._scopes.get(outcome.task, ()):
             value, low, high, reason = _answer(scope, outcome)
             yield {"scope": self._numbers[scope.form], "value": value, "low": low, "high": high,
                    "reason": REASONS.index(reason)}  # fmt: skip
 
 
-def _answer(scope: Scope, outcome: Outcome) -> tuple[float | None, float | None, float | None, Any]:
+def _answer(scope: Scope, outcome: EntryOutcome) -> tuple[float | None, float | None, float | None, Any]:
     if outcome.status == "failed":
         return None, None, None, "failed"
     if not scope.view:

@@ -8,7 +8,7 @@ from leaderboard.data.imports import sources
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import KINDS, Cell, Row, values_row, values_table
+from leaderboard.web.tables import KINDS, Cell, TableRow, values_row, values_table
 
 
 def _view(site: Site, state: State) -> Page:
@@ -23,7 +23,7 @@ def _view(site: Site, state: State) -> Page:
     )
 
 
-def _sources(site: Site) -> Iterator[Row]:
+def _sources(site: Site) -> Iterator[TableRow]:
     """Where the scores of this site come from, with how much there is."""
     measured = [e for e in site.queries.entries.values() if e.origin == "measured" and not e.of_seeds]
     yield _row("measured", "records of this harness", len(measured), sum(e.tasks for e in measured), "")
@@ -35,7 +35,7 @@ def _sources(site: Site) -> Iterator[Row]:
         yield _row("reported", paper.title, len(paper.tables), paper.numbers, str(paper.year))
 
 
-def _row(origin: str, name: str, entries: int, scores: int, when: str) -> Row:
+def _row(origin: str, name: str, entries: int, scores: int, when: str) -> TableRow:
     return values_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when or None)
 
 

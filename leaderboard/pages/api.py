@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, values_table
+from leaderboard.web.tables import Cell, TableRow, values_table
 
 
 def view(site: Site, state: State) -> Page:
@@ -34,7 +34,7 @@ def view(site: Site, state: State) -> Page:
     )
 
 
-def _rows(path: str, summary: str, state: type[State]) -> Iterator[Row]:
+def _rows(path: str, summary: str, state: type[State]) -> Iterator[TableRow]:
     """A page, then its parameters; those of every page stand at the first alone."""
     yield _row(path, "", "", "", summary)
     for name, field in state.model_fields.items():
@@ -42,9 +42,9 @@ def _rows(path: str, summary: str, state: type[State]) -> Iterator[Row]:
             yield _row("", name, _values(field), _default(field), field.description or "")
 
 
-def _row(*texts: str) -> Row:
+def _row(*texts: str) -> TableRow:
     plain = [text.replace("`", "") for text in texts]
-    return Row(cells=[Cell(text=text, value=text or None) for text in plain])
+    return TableRow(cells=[Cell(text=text, value=text or None) for text in plain])
 
 
 def _default(field: FieldInfo) -> str:

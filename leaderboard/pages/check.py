@@ -21,7 +21,7 @@ from leaderboard.views.task_scores import known_tasks, task_path
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table, values_row, values_table, words
+from leaderboard.web.tables import Cell, Table, TableRow, values_row, values_table, words
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "good", "same": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
@@ -135,7 +135,7 @@ def _means(check: Check, suites: Mapping[str, str]) -> Table:
     return values_table("means", "Means over the tasks that were tested", heads, rows)
 
 
-def _mean(mean: MeanOutcome, href: str) -> Row:
+def _mean(mean: MeanOutcome, href: str) -> TableRow:
     lacking = mean.wanted - mean.there
     note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
     return values_row(
@@ -166,7 +166,7 @@ def _tasks(queries: Queries, check: Check) -> Table:
     return values_table("tasks", counted(len(tasks), "task"), heads, rows)
 
 
-def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> Row:
+def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> TableRow:
     what, units = f"{task.type}, {task.metric}", f"{task.units:,} {task.unit}".strip() if task.units else ""
     runs = "" if task.runs in ((0, 0), (1, 1)) else f", {task.runs[0]} against {task.runs[1]} runs"
     pages = [

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from leaderboard.data.checks import OVERALL, CheckSummary, Mean
+from leaderboard.data.checks import OVERALL, CheckedMean, CheckSummary
 from leaderboard.data.queries import Queries
 from leaderboard.views.check_tables import (
     counted,
@@ -22,7 +22,7 @@ from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Row, Table, values_row, values_table
+from leaderboard.web.tables import Cell, Table, TableRow, values_row, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -85,7 +85,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
     )
 
 
-def _row(line: Sequence[CheckSummary], *, recipes: bool) -> Row:
+def _row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
     last = line[0]
     return values_row(
         Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
@@ -145,11 +145,11 @@ def _chart(checks: Sequence[CheckSummary], suite: str, at: int) -> Chart:
     return chart(f"means-{at}", title, plot)
 
 
-def _mean(check: CheckSummary, suite: str) -> Mean | None:
+def _mean(check: CheckSummary, suite: str) -> CheckedMean | None:
     return next((mean for mean in check.means if mean.suite == suite), None)
 
 
-def _point(check: CheckSummary, mean: Mean) -> Point:
+def _point(check: CheckSummary, mean: CheckedMean) -> Point:
     delta, low, high = (None if v is None else 100 * v for v in (mean.delta, mean.low, mean.high))
     return Point(
         label=check.candidate, x=check.when, y=delta, low=low, high=high, series=check.overall,
@@ -178,7 +178,7 @@ def _history(checks: Sequence[CheckSummary], suites: Sequence[str], total: int) 
     return values_table("history", f"{counted(total, 'check')}, the newest first", heads, rows, groups=groups)
 
 
-def _deltas(mean: Mean | None) -> Iterator[Cell]:
+def _deltas(mean: CheckedMean | None) -> Iterator[Cell]:
     for name in ("delta", "low", "high"):
         yield delta_cell(getattr(mean, name)) if mean else Cell()
 

@@ -27,7 +27,7 @@ from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, Texts, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow
 
 PATH = "/compare"
 LEAST, MOST = 2, 6
@@ -217,8 +217,8 @@ def _notes(shared: Common) -> list[str]:
     return notes
 
 
-def _columns(labels: Sequence[str], *, numeric: bool = True, key: str = "s") -> list[Column]:
-    return [Column(key=f"{key}{at}", label=label, numeric=numeric) for at, label in enumerate(labels)]
+def _columns(labels: Sequence[str], *, numeric: bool = True, key: str = "s") -> list[TableColumn]:
+    return [TableColumn(key=f"{key}{at}", label=label, numeric=numeric) for at, label in enumerate(labels)]
 
 
 def _text(value: str | int | None, text: str = "", **more: Any) -> Cell:
@@ -264,7 +264,7 @@ def _facts_table(
         rows["Data"] = [_data_cell(shared, row) for row in range(len(entries))]
         rows["Trained on this suite"] = [_trained(shared, entry) for entry in entries]
     known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
-    heads = [Column(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
+    heads = [TableColumn(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
     body = [
         [_text(name), *cells, _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY]
         for name, cells in known.items()
@@ -273,8 +273,8 @@ def _facts_table(
     return Table(
         name="facts",
         caption="What is known of them",
-        columns=[*heads, Column(key="differs", label="Differs")],
-        rows=[Row(cells=cells) for cells in [*body, [_text("Differences"), *turn, EMPTY]]],
+        columns=[*heads, TableColumn(key="differs", label="Differs")],
+        rows=[TableRow(cells=cells) for cells in [*body, [_text("Differences"), *turn, EMPTY]]],
     )
 
 
@@ -325,7 +325,7 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
     part = not scores.over_tasks.complete.all()
     own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
     rows += [
-        Row(cells=[
+        TableRow(cells=[
             _text(name),
             *(mean_of(mean_cell(means, row, None, entry.seeds), scores, row)
               for row, entry in enumerate(shared.entries)),
@@ -337,7 +337,7 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
         name="means",
         caption=f"{suite.title}: means × 100 over what all have",
         columns=[
-            Column(key="mean", label="Mean", sticky=True), *_columns(labels), Column(key="of", label="Of")
+            TableColumn(key="mean", label="Mean", sticky=True), *_columns(labels), TableColumn(key="of", label="Of")
         ],
         rows=rows,
         notes=[*([LIKE_FOR_LIKE] if part else []), *_selection_notes(shared)],
@@ -353,13 +353,13 @@ def _selection_notes(shared: Common) -> list[str]:
     return [f"{what}, and err upward there: {rest}."]
 
 
-def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
+def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> TableRow:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
     cells = [_number(value, kind="best" if value == best else "") for value in map(float, values)]
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
-    return Row(cells=[_text(name), *cells, _text(of)])
+    return TableRow(cells=[_text(name), *cells, _text(of)])
 
 
 def _number(value: float, **more: Any) -> Cell:
@@ -372,14 +372,14 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
     means |= {"types": "Over types"} if len(shared.types) > 1 else {}
     counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
-    heads = [Column(key="one", label="One"), Column(key="other", label="Other")]
+    heads = [TableColumn(key="one", label="One"), TableColumn(key="other", label="Other")]
     for key, label in means.items():
         heads += [
-            Column(key=f"{key}_verdict", label="Verdict", group=label),
-            Column(key=key, label="Difference", group=label, numeric=True),
-            Column(key=f"{key}_half", label="±", group=label, numeric=True),
+            TableColumn(key=f"{key}_verdict", label="Verdict", group=label),
+            TableColumn(key=key, label="Difference", group=label, numeric=True),
+            TableColumn(key=f"{key}_half", label="±", group=label, numeric=True),
         ]
-    heads += [Column(key=key, label=label, numeric=True) for key, label in counts.items()]
+    heads += [TableColumn(key=key, label=label, numeric=True) for key, label in counts.items()]
     rows, pairs = [], shared.pairs()
     for pair in pairs:
         names = labels[pair.first], labels[pair.second]
@@ -387,7 +387,7 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
         for key in means:
             cells += _gap_cells(getattr(pair, key), *names)
         cells += [_text(getattr(pair, key)) for key in counts]
-        rows.append(Row(cells=cells))
+        rows.append(TableRow(cells=cells))
     by = {getattr(pair, key).by for pair in pairs for key in means}
     ways = "; else ".join(text for key, text in BY.items() if key in by)
     notes = [INTERVAL.format(ways)] if ways else []
@@ -476,9 +476,9 @@ def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> T
         if there[at] and at not in shared.columns:
             head = _text(column.name, href=column_path(site_suite, column))
             cells = [task_cell(scores, row, at, queries.entries) for row in range(len(labels))]
-            rows.append(Row(cells=[head, _text(column.type), *cells], key=column.name))
+            rows.append(TableRow(cells=[head, _text(column.type), *cells], key=column.name))
     nobody, heads = int((~there).sum()), (("name", "Task"), ("type", "Type"))
-    columns = [Column(key=key, label=label, sticky=key == "name") for key, label in heads]
+    columns = [TableColumn(key=key, label=label, sticky=key == "name") for key, label in heads]
     return Table(
         name="missing", caption="Not compared, as not all have it", columns=[*columns, *_columns(labels)],
         rows=rows,
@@ -492,11 +492,11 @@ def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Seq
         name="differences",
         caption="Measured entries: fields that differ on tasks that all have",
         columns=[
-            Column(key="field", label="Field", sticky=True), *_columns(labels, numeric=False, key="e"),
-            Column(key="tasks", label="Tasks", numeric=True, note="On how many of the tasks it differs."),
+            TableColumn(key="field", label="Field", sticky=True), *_columns(labels, numeric=False, key="e"),
+            TableColumn(key="tasks", label="Tasks", numeric=True, note="On how many of the tasks it differs."),
         ],
         rows=[
-            Row(cells=[_text(one.name), *map(_values_cell, one.values),
+            TableRow(cells=[_text(one.name), *map(_values_cell, one.values),
                        Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)])
             for one in differing(tasks)
         ],

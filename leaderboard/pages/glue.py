@@ -30,7 +30,7 @@ from leaderboard.web.formats import over_seeds, printed_value
 from leaderboard.web.page import Crumb, Page, PageRoute
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableRow
 
 PATH = "/glue"
 TEXTS = ("name", "source", "convention", "setting")
@@ -214,12 +214,12 @@ def _metrics(parts: Sequence[tuple[str, str]]) -> str:
     return f"The mean of {' and '.join(texts)}." if len(texts) > 1 else f"{texts[0].capitalize()}."
 
 
-def _rows(lines: Sequence[_Line], fields: Sequence[Field[_Line]], name: str) -> Iterator[Row]:
+def _rows(lines: Sequence[_Line], fields: Sequence[Field[_Line]], name: str) -> Iterator[TableRow]:
     """The rows by the chosen convention, and those that are not to be compared with them."""
     for own, text in ((True, f"By {name}'s convention"), (False, "By another convention, or not stated")):
         some = [line for line in lines if line.own == own]
         if some:
-            yield Row(kind="group", cells=[Cell(text=text), *[EMPTY] * (len(fields) - 1)])
+            yield TableRow(kind="group", cells=[Cell(text=text), *[EMPTY] * (len(fields) - 1)])
         for line in some:
             yield row_of(line, fields, kind="part" if "part" in _cell(line, "mean").kind else "")
 

@@ -19,7 +19,7 @@ from leaderboard.web.filters import Control, Form, chips, controls, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, values_table
 
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
@@ -240,10 +240,10 @@ def _suites_view(site: Site, state: _SuitesState) -> Page:
         "name": "Suite", "entries": "Models", "columns": "Tasks", "types": "Task types", "about": "About",
         "typed": "On the command line",
     }  # fmt: skip
-    rows: list[Row | Sequence[Any]] = []
+    rows: list[TableRow | Sequence[Any]] = []
     for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
         own = [_suite_row(s, known.get(s.slug, 0), s.slug in printed) for s in suites if s.main == main]
-        group = Row(kind="group", cells=[Cell(text=heading), *[EMPTY] * (len(labels) - 1)])
+        group = TableRow(kind="group", cells=[Cell(text=heading), *[EMPTY] * (len(labels) - 1)])
         rows += [group, *own] if own else []
     some = sum(suite.slug in printed or suite.slug in known for suite in suites)
     caption = f"{len(suites)} suites, {some} of them with scores"

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.results.scores import score_text
-from leaderboard.data.descriptions import Description, describe_task
+from leaderboard.data.descriptions import TaskDescription, describe_task
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
@@ -88,7 +88,7 @@ class _TaskPage:
     """
 
     facts: Sequence[tuple[str, ...]]
-    about: Description
+    about: TaskDescription
     suites: Sequence[tuple[str, str, str]]
     form: Form
     paging: Paging

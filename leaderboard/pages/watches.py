@@ -11,7 +11,7 @@ from pydantic import Field
 
 from harness.results.scores import score_text
 from harness.watch.state import ChangePoint, Watch
-from harness.watch.state import Entry as Checkpoint
+from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
 from leaderboard.data.watches import opened
 from leaderboard.views.check_tables import (
@@ -26,7 +26,7 @@ from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, values_row, values_table
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""
@@ -180,7 +180,7 @@ def _checkpoints(queries: Queries, watch: Watch, values: Sequence[_Value], task:
     return values_table("checkpoints", caption, heads, rows)
 
 
-def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Row:
+def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> TableRow:
     one = value.checkpoint
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"

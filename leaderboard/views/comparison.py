@@ -23,7 +23,7 @@ from harness.results.differences import Comparable
 from harness.results.scores import shown_only
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
-from leaderboard.data.queries import Queries, Score
+from leaderboard.data.queries import Queries, ScopeScore
 from leaderboard.data.scores import FEWEST, NONE, OTHER, Floats, SuiteScores, half_width
 from leaderboard.data.suites import views
 from leaderboard.views.task_scores import tie
@@ -354,7 +354,7 @@ def _test(
     return Difference.between(one, other, paired=False)
 
 
-def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[Score], bool]) -> _Places:
+def _columns_of(queries: Queries, entries: Sequence[Entry], fits: Callable[[ScopeScore], bool]) -> _Places:
     """The columns of each suite that each entry has, by scores that fit or as printed in a paper."""
     row = {entry.id: at for at, entry in enumerate(entries)}
     scopes: list[set[int]] = [set() for _ in entries]

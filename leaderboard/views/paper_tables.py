@@ -26,7 +26,7 @@ from leaderboard.data.papers import (
     printed_lines,
     title,
 )
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow
 
 _SHORT = {OVER_TASKS: "mean over tasks"}
 OURS = "what {} comes to from the printed numbers, where the print does not follow from them"
@@ -36,7 +36,7 @@ OURS = "what {} comes to from the printed numbers, where the print does not foll
 class _Numbers:
     """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
 
-    column: Column
+    column: TableColumn
     make: Callable[[Line], Cell]
     measured: tuple[str, str] | None = None
 
@@ -64,7 +64,7 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
         for cells in measured
     ]
     last = {line.model: line for line in lines}
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for line in lines:
         rows.append(_row(line, heads, numbers))
         for cells in below if last[line.model] is line else ():
@@ -74,7 +74,7 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
             if any(cell is not EMPTY for cell in own):
                 head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
                 whole = [head, *[EMPTY] * (len(heads) - 1), *own]
-                rows.append(Row(cells=[_measured(cell) for cell in whole]))
+                rows.append(TableRow(cells=[_measured(cell) for cell in whole]))
     odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
     columns = [replace(one, key="line") if odd and one.key == "model" else one for one in _columns(heads)]
     return Table(
@@ -97,16 +97,16 @@ def _heads(lines: Sequence[Line]) -> list[str]:
     return [name for name, found in values.items() if found != {""} and (name != "Setting" or len(found) > 1)]
 
 
-def _columns(heads: Sequence[str]) -> list[Column]:
-    return [Column(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
+def _columns(heads: Sequence[str]) -> list[TableColumn]:
+    return [TableColumn(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
 
 
-def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> Row:
+def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> TableRow:
     labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
     if backbone := backbone_of(line.first.backbone):
         note = ", ".join(filter(None, [backbone.name, line.first.hub_id]))
         labels[0] = replace(labels[0], href=f"/models/{backbone.slug}", note=f"stands for {note}")
-    return Row(cells=[*labels, *(one.make(line) for one in numbers)])
+    return TableRow(cells=[*labels, *(one.make(line) for one in numbers)])
 
 
 def _numbers(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
@@ -117,17 +117,17 @@ def _numbers(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[
         suite, units = rows[0].suite, {row.unit for row in rows if row.value}
         numeric = all(row.number is not None for row in rows if row.value)
         note = units.pop() if len(units) == 1 else ""
-        column = Column(key=key_of(name), label=name, group=suite, numeric=numeric, note=note)
+        column = TableColumn(key=key_of(name), label=name, group=suite, numeric=numeric, note=note)
         found.append(
             _Numbers(column=column, make=partial(_printed, name=name), measured=(suite, plain(suite, name)))
         )
         if ours and any(row.follows == "no" for row in rows):
             key, note = f"{key_of(name)}-recomputed", OURS.format(name)
-            column = Column(key=key, label="recomputed", group=suite, numeric=True, note=note)
+            column = TableColumn(key=key, label="recomputed", group=suite, numeric=True, note=note)
             found.append(_Numbers(column=column, make=partial(_recomputed, name=name)))
     for way in ways:
         name, note = _SHORT.get(way, way), f"{way}, from the printed numbers"
-        column = Column(key=key_of(name), label=f"{name} (recomputed)", numeric=True, note=note)
+        column = TableColumn(key=key_of(name), label=f"{name} (recomputed)", numeric=True, note=note)
         suite = lines[0].first.suite
         found.append(_Numbers(column=column, make=partial(_mean, way=way), measured=(suite, name)))
     return found

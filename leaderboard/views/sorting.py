@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from leaderboard.web.page import missing
-from leaderboard.web.tables import Cell, Column, Row
+from leaderboard.web.tables import Cell, TableColumn, TableRow
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Field(Generic[T]):
     note: str = ""
     sticky: bool = False
 
-    def head(self, state: _Sortable | None = None, path: str = "", **changes: Any) -> Column:
+    def head(self, state: _Sortable | None = None, path: str = "", **changes: Any) -> TableColumn:
         """The heading; `changes` are other parameters that a click sets, without a state there is none."""
         url, order = "", state.sort if state and self.sort else ""
         if state and self.sort:
@@ -43,7 +43,7 @@ class Field(Generic[T]):
             if self.up or not self.numeric:
                 first, second = second, first
             url = f"{path}?{state.query(sort=second if order == first else first, **changes)}"
-        return Column(
+        return TableColumn(
             key=self.key, label=self.label, numeric=self.numeric, note=self.note, sticky=self.sticky,
             sort=url, sorted="" if order.removeprefix("-") != self.key
             else "descending" if order.startswith("-") else "ascending",
@@ -75,6 +75,6 @@ def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T
     return [*known, *(row for row in rows if value(row) is None)]
 
 
-def row_of(row: T, fields: Sequence[Field[T]], key: str = "", kind: str = "") -> Row:
+def row_of(row: T, fields: Sequence[Field[T]], key: str = "", kind: str = "") -> TableRow:
     """The row of a table."""
-    return Row(cells=[field.of(row) for field in fields], key=key, kind=kind)
+    return TableRow(cells=[field.of(row) for field in fields], key=key, kind=kind)

@@ -23,7 +23,7 @@ from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import Text, Texts
-from leaderboard.web.tables import Cell, Column, Row
+from leaderboard.web.tables import Cell, TableColumn, TableRow
 
 FEW = 12
 """The number of tasks up to which all have columns of their own."""
@@ -328,23 +328,23 @@ class SuiteTable:
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
 
-    def body(self, rows: Sequence[int]) -> Iterator[Row]:
+    def body(self, rows: Sequence[int]) -> Iterator[TableRow]:
         """Some rows, with the headings above them."""
         heading = ""
         for row in rows:
             if (group := self._group(row)) != heading:
                 heading = group
                 cells = [Cell(text=group if column.key == "model" else "") for column in self.shown]
-                yield Row(kind="group", cells=cells)
+                yield TableRow(kind="group", cells=cells)
             cells = [self._cell(column, row) for column in self.shown]
             kind = "" if self.scores.over_tasks.complete[row] else "part"
-            yield Row(cells=cells, key=self.scores.entries[row].slug, kind=kind)
+            yield TableRow(cells=cells, key=self.scores.entries[row].slug, kind=kind)
 
     def _cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.of(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
 
-    def heads(self) -> list[Column]:
+    def heads(self) -> list[TableColumn]:
         """The columns as a table takes them, with the URLs that sort by them and fold their types."""
         return [
             replace(

@@ -14,7 +14,17 @@ from leaderboard.data.papers import Paper
 from leaderboard.data.suites import slug
 from leaderboard.views.task_scores import task_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Curve, Lines, Point, chart
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, is_number, value_cell, values_table, words
+from leaderboard.web.tables import (
+    EMPTY,
+    Cell,
+    Table,
+    TableColumn,
+    TableRow,
+    is_number,
+    value_cell,
+    values_table,
+    words,
+)
 
 AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
 Document: TypeAlias = Mapping[str, Any]
@@ -75,23 +85,23 @@ def notes_on(trainings: Sequence[Document]) -> list[str]:
 
 
 COLUMNS = [
-    Column(key="name", label="Task", sticky=True),
-    Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
-    Column(key="last", label="last", numeric=True, group="other evaluations",
+    TableColumn(key="name", label="Task", sticky=True),
+    TableColumn(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
+    TableColumn(key="last", label="last", numeric=True, group="other evaluations",
            note="The last evaluation of each run, where the score is that of its best."),
-    Column(key="cross_fitted", label="cross-fitted", numeric=True, group="other evaluations",
+    TableColumn(key="cross_fitted", label="cross-fitted", numeric=True, group="other evaluations",
            note="Chosen on one half of the development set and scored on the other."),
-    Column(key="interval", label="95 % interval", note="Over seeds and examples."),
-    Column(key="deviation", label="sd", numeric=True, group="seeds", note="Standard deviation over seeds."),
-    Column(key="seeds", label="scores", group="seeds", note="× diverged"),
-    Column(key="kind", label="which", group="seeds"),
-    Column(key="cells", label="runs", numeric=True, group="grid"),
-    Column(key="best", label="best", numeric=True, group="grid", note="The best run: it errs upward."),
-    Column(key="diverged", label="diverged", numeric=True, group="grid"),
-    Column(key="constant", label="constant", numeric=True, group="grid",
+    TableColumn(key="interval", label="95 % interval", note="Over seeds and examples."),
+    TableColumn(key="deviation", label="sd", numeric=True, group="seeds", note="Standard deviation over seeds."),
+    TableColumn(key="seeds", label="scores", group="seeds", note="× diverged"),
+    TableColumn(key="kind", label="which", group="seeds"),
+    TableColumn(key="cells", label="runs", numeric=True, group="grid"),
+    TableColumn(key="best", label="best", numeric=True, group="grid", note="The best run: it errs upward."),
+    TableColumn(key="diverged", label="diverged", numeric=True, group="grid"),
+    TableColumn(key="constant", label="constant", numeric=True, group="grid",
            note="Runs that give one and the same answer for every row."),
-    Column(key="chosen", label="Chosen settings"),
-    Column(key="loss", label="Loss", note="At the first step and at the last."),
+    TableColumn(key="chosen", label="Chosen settings"),
+    TableColumn(key="loss", label="Loss", note="At the first step and at the last."),
 ]  # fmt: skip
 
 
@@ -106,7 +116,7 @@ def training_table(
         name="training",
         caption="What was trained for each task: scores × 100",
         columns=COLUMNS,
-        rows=[Row(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()],
+        rows=[TableRow(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()],
         notes=notes_on([record["training"] for record in trained.values()]),
     )
 

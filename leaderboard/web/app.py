@@ -37,7 +37,7 @@ from leaderboard.web.limits import BoundedQueries, Limits, client_of
 from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
 from leaderboard.web.page import FORMATS, PageRoute
 from leaderboard.web.parameters import State
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import STATIC, Site, asset, open_site
 
 log = logging.getLogger(__name__)
@@ -99,12 +99,12 @@ class PageJson(BaseModel):
     data: dict[str, Any]
 
 
-def worker_app(settings: Settings) -> FastAPI:
+def worker_app(settings: SiteSettings) -> FastAPI:
     """The application of one of several processes, whose parent refreshes the snapshot."""
     return create_app(settings, follows=True)
 
 
-def create_app(settings: Settings, site: Site | None = None, *, follows: bool = False) -> FastAPI:
+def create_app(settings: SiteSettings, site: Site | None = None, *, follows: bool = False) -> FastAPI:
     """The site as an application.
 
     Args:

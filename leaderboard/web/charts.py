@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from markupsafe import escape
 
-from leaderboard.web.tables import Cell, Column, Row, Table, Value
+from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
 Place: TypeAlias = "float | int | date | str | None"
@@ -170,11 +170,13 @@ def chart(name: str, title: str, plot: Scatter | Lines | Track | Bars | Distribu
     figure, heads, rows = _DRAW[type(plot)](plot)
     cells = [[v if isinstance(v, Cell) else Cell(text=_text(v), value=v) for v in row] for row in rows]
     columns = [
-        Column(key=f"c{at}", label=head, numeric=not any(isinstance(row[at], str | Cell) for row in rows))
+        TableColumn(
+            key=f"c{at}", label=head, numeric=not any(isinstance(row[at], str | Cell) for row in rows)
+        )
         for at, head in enumerate(heads)
     ]
     table = Table(
-        name=f"{name}-values", caption=title, columns=columns, rows=[Row(cells=row) for row in cells]
+        name=f"{name}-values", caption=title, columns=columns, rows=[TableRow(cells=row) for row in cells]
     )
     notes = _notes(plot, len(rows)) if isinstance(plot, Scatter | Track) else []
     return Chart(name=name, title=title, figure=figure, table=table, notes=notes)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leaderboard.web.tables import KINDS, Cell, Column, Row, Table, is_number
+from leaderboard.web.tables import KINDS, Cell, Table, TableColumn, TableRow, is_number
 
 UNKNOWN = ("", "?", "–")
 """Texts of nothing."""
@@ -87,11 +87,11 @@ def _harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
-def _head(column: Column) -> str:
+def _head(column: TableColumn) -> str:
     return f"{column.group}: {column.label}" if column.group else column.label
 
 
-def _by_column(row: Row, table: Table, way: Callable[[Cell], str]) -> str:
+def _by_column(row: TableRow, table: Table, way: Callable[[Cell], str]) -> str:
     """What is to be known of a row's cells, each with the name of its column."""
     labels = [column.label for column in table.columns]
     names = [c.label if labels.count(c.label) == 1 else _head(c) for c in table.columns]

@@ -47,7 +47,7 @@ _AS_WRITTEN = "Push records as a run wrote them."
 _REALM = 'Bearer realm="records"'
 
 
-class Audit:
+class PushLog:
     """A line for every attempt to push a record, in `site/audit.jsonl`; no secret is among it."""
 
     def __init__(self, results: Path, *, largest: int = AUDIT_LARGEST) -> None:
@@ -441,7 +441,7 @@ class Intake:
     def _audit(self, attempt: _Attempt, outcome: str, status: int) -> bool:
         """Audit an attempt; whether that could be done."""
         try:
-            Audit(self.results).write(**vars(attempt), outcome=outcome, status=status)
+            PushLog(self.results).write(**vars(attempt), outcome=outcome, status=status)
         except (OSError, HarnessError):
             log.exception("The audit could not be written.")
             return False

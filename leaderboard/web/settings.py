@@ -15,7 +15,7 @@ POSTS_A_MINUTE = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class SiteSettings:
     """How a site runs.
 
     Attributes:
@@ -50,7 +50,7 @@ class Settings:
         return self.results[0]
 
 
-def from_environment(results: Sequence[Path] = (), **others: object) -> Settings:
+def from_environment(results: Sequence[Path] = (), **others: object) -> SiteSettings:
     """Settings from the environment, options going first.
 
     `HARNESS_PAGES_A_MINUTE` and `HARNESS_POSTS_A_MINUTE` are read.
@@ -66,7 +66,7 @@ def from_environment(results: Sequence[Path] = (), **others: object) -> Settings
         "pages_a_minute": _number(environment, "HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
         "posts_a_minute": _number(environment, "HARNESS_POSTS_A_MINUTE", POSTS_A_MINUTE),
     }
-    return Settings(**{**values, **others})  # type: ignore[arg-type]
+    return SiteSettings(**{**values, **others})  # type: ignore[arg-type]
 
 
 def _folders(results: Sequence[Path], environment: Mapping[str, str]) -> tuple[Path, ...]:

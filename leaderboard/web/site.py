@@ -28,7 +28,7 @@ from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.headers import CHART_POLICY
 from leaderboard.web.page import FORMATS, Page, PageRoute, missing
 from leaderboard.web.parameters import State, address, describe_errors
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
@@ -47,7 +47,7 @@ TRIES = 4
 class Site:
     """Everything that pages and routes share."""
 
-    def __init__(self, settings: Settings, index: SiteIndex) -> None:
+    def __init__(self, settings: SiteSettings, index: SiteIndex) -> None:
         self.settings = settings
         self.index = index
         self.pages = page_routes()
@@ -155,7 +155,7 @@ class Site:
         return [(label, f"/{slug}" if f"/{slug}" in own else f"/suites/{slug}") for label, slug in suites]
 
 
-def open_site(settings: Settings) -> Site:
+def open_site(settings: SiteSettings) -> Site:
     """A site whose snapshot is up to date."""
     site = Site(settings, open_index(settings))
     site.refresh()

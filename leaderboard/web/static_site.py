@@ -18,7 +18,7 @@ from leaderboard.web.badges import badge
 from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import STATIC, Site, open_site
 
 NEEDS_SERVER = {
@@ -35,7 +35,7 @@ MARK = ".encoder-leaderboard"
 """A file in every folder that was written here: another folder is not written over."""
 
 
-def write_site(settings: Settings, folder: Path) -> int:
+def write_site(settings: SiteSettings, folder: Path) -> int:
     """Write every page in its formats; links lead from file to file.
 
     Pages show their default state with all of their rows: what a query would change needs the server. So

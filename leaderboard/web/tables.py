@@ -110,7 +110,7 @@ PLAIN = {"away", "measured", "imported"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class TableColumn:
     """One column.
 
     Attributes:
@@ -164,7 +164,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class TableRow:
     """One row; `kind` is "", "part" (incomplete) or "group" (a heading over the rows below).
 
     `key` names what the row is about (an entry's slug).
@@ -190,8 +190,8 @@ class Table:
 
     name: str
     caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Row]
+    columns: Sequence[TableColumn]
+    rows: Sequence[TableRow]
     notes: Sequence[str] = ()
     cards: bool = False
 
@@ -205,7 +205,7 @@ class Table:
         ]
 
     @property
-    def groups(self) -> list[tuple[Column, int]]:
+    def groups(self) -> list[tuple[TableColumn, int]]:
         """The first column of each group with its width; empty where no column has a group."""
         runs = [list(run) for _, run in groupby(self.columns, key=lambda c: (c.group, c.sticky))]
         return [(run[0], len(run)) for run in runs] if any(c.group for c in self.columns) else []
@@ -218,7 +218,7 @@ class Table:
         return [(name, kind) for name, kind in KINDS.items() if name in names]
 
     @property
-    def entries(self) -> Iterator[tuple[str, Row]]:
+    def entries(self) -> Iterator[tuple[str, TableRow]]:
         """The rows without headings, each with the heading above it."""
         heading = ""
         for row in self.rows:
@@ -265,16 +265,16 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def values_row(*values: Any, key: str = "") -> Row:
+def values_row(*values: Any, key: str = "") -> TableRow:
     """A row of plain values and cells."""
-    return Row(key=key, cells=[value_cell(value) for value in values])
+    return TableRow(key=key, cells=[value_cell(value) for value in values])
 
 
 def values_table(
     name: str,
     caption: str,
     labels: Mapping[str, str],
-    rows: Iterable[Sequence[Any] | Row],
+    rows: Iterable[Sequence[Any] | TableRow],
     numbers: str | None = None,
     *,
     notes: Sequence[str] = (),
@@ -291,16 +291,16 @@ def values_table(
         notes: Sentences below it.
         groups: The heading over a column, by key.
     """
-    body = [row if isinstance(row, Row) else values_row(*row) for row in rows]
+    body = [row if isinstance(row, TableRow) else values_row(*row) for row in rows]
     named = _number_keys(labels, body) if numbers is None else numbers.split()
     columns = [
-        Column(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at)
+        TableColumn(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at)
         for at, (key, label) in enumerate(labels.items())
     ]
     return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes)
 
 
-def _number_keys(labels: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+def _number_keys(labels: Mapping[str, str], rows: Sequence[TableRow]) -> list[str]:
     columns = zip(*([cell.value for cell in row.cells] for row in rows), strict=True)
     return [
         key

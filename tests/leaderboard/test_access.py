@@ -27,7 +27,7 @@ from starlette.testclient import TestClient
 from harness.core.errors import HarnessError, RecordError, StoreError, UsageError
 from leaderboard.commands import token as commands
 from leaderboard.web.headers import SecurityHeaders
-from leaderboard.web.intake import Audit
+from leaderboard.web.intake import PushLog
 from leaderboard.web.limits import PARAMETERS, QUERY_BYTES, Limits, Refusal, check_query, network_of
 from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
 from leaderboard.web.tokens import Tokens
@@ -281,7 +281,7 @@ def test_only_the_owner_reads_the_files(tmp_path: Path, umask: int) -> None:
         tokens = Tokens(tmp_path)
         tokens.create("a")
         tokens.revoke("a")
-        audit = Audit(tmp_path)
+        audit = PushLog(tmp_path)
         audit.write(**attempt())
     finally:
         os.umask(before)
@@ -378,7 +378,7 @@ def attempt(**changes: Any) -> dict[str, Any]:
 
 
 def test_hostile_values_stay_within_their_line(tmp_path: Path) -> None:
-    audit = Audit(tmp_path)
+    audit = PushLog(tmp_path)
     hostile = 'a"\n{"status": 201}\r\u2028\x1b[2J\ud800\x00' + "é" * 10_000
     audit.write(**attempt(client=hostile, key=hostile))
     audit.write(**attempt(token=None, key=None))
@@ -394,16 +394,16 @@ def test_hostile_values_stay_within_their_line(tmp_path: Path) -> None:
 def test_lines_written_at_once_stay_whole(tmp_path: Path) -> None:
     def write(number: int) -> None:
         for i in range(50):
-            Audit(tmp_path).write(**attempt(key=f"{number}-{i}"))
+            PushLog(tmp_path).write(**attempt(key=f"{number}-{i}"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    lines = [json.loads(line)["key"] for line in Audit(tmp_path).path.read_text().splitlines()]
+    lines = [json.loads(line)["key"] for line in PushLog(tmp_path).path.read_text().splitlines()]
     assert sorted(lines) == sorted(f"{n}-{i}" for n in range(8) for i in range(50))
 
 
 def test_a_full_audit_is_put_aside(tmp_path: Path) -> None:
-    audit = Audit(tmp_path, largest=1000)
+    audit = PushLog(tmp_path, largest=1000)
     for i in range(30):
         audit.write(**attempt(key=str(i)))
     aside = audit.path.with_name("audit.jsonl.1")
@@ -418,7 +418,7 @@ def test_an_audit_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     (tmp_path / "site" / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        Audit(tmp_path).write(**attempt())
+        PushLog(tmp_path).write(**attempt())
 
 
 def harness(results: Path, *arguments: str) -> int:

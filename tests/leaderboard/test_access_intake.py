@@ -23,7 +23,7 @@ from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Artifact
 from harness.storage.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
 from harness.storage.store import Store
-from leaderboard.web.intake import Audit, Intake, router
+from leaderboard.web.intake import Intake, PushLog, router
 from leaderboard.web.limits import Limits
 from leaderboard.web.tokens import Tokens
 
@@ -584,14 +584,14 @@ def test_a_site_that_cannot_audit_says_so(site: Site, caplog: pytest.LogCaptureF
 def test_what_was_stored_is_said_even_if_its_outcome_cannot_be_audited(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write = Audit.write
+    write = PushLog.write
 
-    def once(audit: Audit, **line: Any) -> None:
+    def once(audit: PushLog, **line: Any) -> None:
         if line["outcome"] != "accepted":
             raise OSError("the disk is full")
         write(audit, **line)
 
-    with mock.patch.object(Audit, "write", once):
+    with mock.patch.object(PushLog, "write", once):
         assert site.post(made()).status_code == 201
     assert [(line["outcome"], line["key"]) for line in site.audit()] == [("accepted", made()["key"])]
     assert len(site.files()) == 1

@@ -22,7 +22,7 @@ from harness.storage.store import Store
 from leaderboard.web.app import PageJson, create_app
 from leaderboard.web.headers import HEADERS
 from leaderboard.web.page import FORMATS
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import STATIC, asset
 from leaderboard.web.tokens import Tokens
 from site_data import (
@@ -53,7 +53,7 @@ def file_of(path: str, form: str) -> str:
     return f"{'/index' if path == '/' else path}.{form}"
 
 
-def opened(settings: Settings) -> FastAPI:
+def opened(settings: SiteSettings) -> FastAPI:
     with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return create_app(settings)
 

@@ -31,7 +31,7 @@ from harness.storage.record import ErrorPart, ExamplesPart, Record
 from harness.storage.store import Store
 from leaderboard.data import paper_rows as printed
 from leaderboard.data import records as measured
-from leaderboard.data.entries import NewEntry, Outcome
+from leaderboard.data.entries import EntryOutcome, NewEntry
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, all_scopes, listed, scope_of, slug, views
 from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
 
@@ -59,7 +59,7 @@ def changed(record: Record, *, written: str = "", **identity: Any) -> Record:
     return record.model_copy(update={"identity": whole, "key": digest(whole), "provenance": provenance})
 
 
-def outcomes(entry: NewEntry) -> dict[str, Outcome]:
+def outcomes(entry: NewEntry) -> dict[str, EntryOutcome]:
     return {outcome.task: outcome for outcome in entry.outcomes}
 
 

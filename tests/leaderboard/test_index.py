@@ -29,7 +29,7 @@ from leaderboard.data.queries import SIZES, Entry, IndexChanged, Queries
 from leaderboard.data.snapshot import Changes, SiteIndex, open_index
 from leaderboard.data.suites import REASONS, all_scopes, views
 from leaderboard.data.tables import Tables
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 from site_data import (
     HOSTILE,
     Import,
@@ -70,7 +70,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def opened(settings: Settings) -> SiteIndex:
+def opened(settings: SiteSettings) -> SiteIndex:
     with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return open_index(settings)
 

@@ -15,7 +15,7 @@ import pytest
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Queries
 from leaderboard.data.snapshot import open_index
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 
 SUITES = {"MTEB(eng, v2)": "mteb", "MTEB(eng, v1)": "mteb-v1", "BEIR": "beir"}
 AT_LEAST = {"mteb": 175, "mteb-v1": 130, "beir": 175}
@@ -69,7 +69,7 @@ def test_the_ranked_are_those_of_mteb_and_their_means_are_the_same(results: Path
     )
     expected = json.loads(theirs.stdout.splitlines()[-1])
     import_results(results, tmp_path / "results")
-    index = open_index(Settings(results=(tmp_path / "results",), snapshots=tmp_path / "site"))
+    index = open_index(SiteSettings(results=(tmp_path / "results",), snapshots=tmp_path / "site"))
     queries = Queries(index, index.refresh().version)
     for name, slug in SUITES.items():
         found = queries.suite_scores(queries.suites[slug])

@@ -30,7 +30,7 @@ from leaderboard.web.page import Page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import environment, page_json
 from leaderboard.web.static_site import write_site
-from leaderboard.web.tables import KINDS, PLAIN, Cell, Column, Row, Table
+from leaderboard.web.tables import KINDS, PLAIN, Cell, Table, TableColumn, TableRow
 from site_data import (
     Import,
     Parsed,
@@ -59,7 +59,7 @@ VALUES = st.one_of(st.none(), st.integers(-(2**53), 2**53), st.floats(), NASTY)
 def tables(draw: st.DrawFn, text: st.SearchStrategy[str] = NASTY) -> Table:
     width = draw(st.integers(1, 4))
     columns = [
-        Column(
+        TableColumn(
             key=draw(st.sampled_from(["model", "name", "x"])) + str(at) * (at > 0),
             label=draw(text),
             group=draw(st.sampled_from(["", "g"])),
@@ -83,7 +83,7 @@ def tables(draw: st.DrawFn, text: st.SearchStrategy[str] = NASTY) -> Table:
         name="t",
         caption=draw(text),
         columns=columns,
-        rows=[Row(cells=cells, key=draw(text)) for cells in rows],
+        rows=[TableRow(cells=cells, key=draw(text)) for cells in rows],
         notes=draw(st.lists(text, max_size=2)),
     )
 
@@ -199,8 +199,8 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(name: str) -> None:
     table = Table(
         name="t",
         caption="c",
-        columns=[Column(key="model", label=name), Column(key="x", label="x", numeric=True)],
-        rows=[Row(cells=[Cell(text=name, value=name), Cell(text="−0.5", value=-0.5)])],
+        columns=[TableColumn(key="model", label=name), TableColumn(key="x", label="x", numeric=True)],
+        rows=[TableRow(cells=[Cell(text=name, value=name), Cell(text="−0.5", value=-0.5)])],
     )
     for row in read_back(render.csv_text([table])):
         assert row[0] == f"'{name}"
@@ -266,12 +266,12 @@ def test_markdown_and_latex_of_a_table_by_hand() -> None:
         name="t",
         caption="Scores × 100",
         columns=[
-            Column(key="model", label="Model"),
-            Column(key="m", label="Mean", numeric=True, group="all"),
+            TableColumn(key="model", label="Model"),
+            TableColumn(key="m", label="Mean", numeric=True, group="all"),
         ],
         rows=[
-            Row(cells=[Cell(text="a_b|c"), Cell(text="64.51 ± 0.2", value=0.6451, kind="best")]),
-            Row(cells=[Cell(text="50% & <more>"), Cell(text="–", kind="none")]),
+            TableRow(cells=[Cell(text="a_b|c"), Cell(text="64.51 ± 0.2", value=0.6451, kind="best")]),
+            TableRow(cells=[Cell(text="50% & <more>"), Cell(text="–", kind="none")]),
         ],
         notes=["A note."],
     )
@@ -317,8 +317,8 @@ def test_a_page_as_plain_values() -> None:
 
 
 def scores(*cells: Cell) -> Table:
-    columns = [Column(key=str(at), label=f"T{at}", numeric=True) for at in range(len(cells))]
-    return Table(name="t", caption="c", columns=columns, rows=[Row(cells=cells)])
+    columns = [TableColumn(key=str(at), label=f"T{at}", numeric=True) for at in range(len(cells))]
+    return Table(name="t", caption="c", columns=columns, rows=[TableRow(cells=cells)])
 
 
 @pytest.mark.parametrize(
@@ -401,10 +401,10 @@ def test_values_are_as_printed(text: str, value: Any, printed: Any) -> None:
 
 def test_headings_over_rows_are_a_column() -> None:
     """In HTML a row of its own; in CSV and JSON each row names it."""
-    rows = [Row(cells=[Cell(text=text), Cell(text="1", value=1)], kind=kind)
+    rows = [TableRow(cells=[Cell(text=text), Cell(text="1", value=1)], kind=kind)
             for text, kind in (("a", ""), ("papers", "group"), ("b", "part"))]  # fmt: skip
     rows[1] = replace(rows[1], cells=[Cell(text="papers"), Cell()])
-    columns = [Column(key="model", label="Model"), Column(key="x", label="x", numeric=True)]
+    columns = [TableColumn(key="model", label="Model"), TableColumn(key="x", label="x", numeric=True)]
     table = Table(name="t", caption="c", columns=columns, rows=rows)
     assert read_back(render.csv_text([table])) == [
         ["Group", "Model", "x"],
@@ -417,7 +417,7 @@ def test_headings_over_rows_are_a_column() -> None:
 
 def test_headings_of_columns_may_break_and_leave_out_their_group() -> None:
     def parts(label: str, group: str = "") -> list[str]:
-        return Column(key="x", label=label, group=group).syllables
+        return TableColumn(key="x", label=label, group=group).syllables
 
     assert parts("AmazonCounterfactualClassification", "Classification") == ["Amazon", "Counterfactual"]
     assert parts("TwentyNewsgroupsClustering.v2", "Clustering") == ["Twenty", "Newsgroups.", "v2"]
@@ -428,11 +428,13 @@ def test_headings_of_columns_may_break_and_leave_out_their_group() -> None:
 
 def test_columns_of_a_group_fold_and_cards_have_labels() -> None:
     columns = [
-        Column(key="model", label="Model", sticky=True),
-        Column(key="r", label="Mean", group="Retrieval", fold="?open=Retrieval", numeric=True, card="Retr."),
-        Column(key="s", label="SciFact", group="Retrieval", numeric=True),
+        TableColumn(key="model", label="Model", sticky=True),
+        TableColumn(
+            key="r", label="Mean", group="Retrieval", fold="?open=Retrieval", numeric=True, card="Retr."
+        ),
+        TableColumn(key="s", label="SciFact", group="Retrieval", numeric=True),
     ]
-    rows = [Row(cells=[Cell(text="a"), Cell(text="1"), Cell(text="2")])]
+    rows = [TableRow(cells=[Cell(text="a"), Cell(text="1"), Cell(text="2")])]
     made = Parsed(MACROS.table(Table(name="t", caption="c", columns=columns, rows=rows, cards=True)))
     assert [a["href"] for a in made.all("a")] == ["?open=Retrieval"]
     assert [a.get("data-label") for a in made.all("td")][-2:] == ["Retr.", None]

@@ -33,7 +33,7 @@ from leaderboard.data.papers import (
     printed_names,
 )
 from leaderboard.views.paper_tables import paper_table
-from leaderboard.web.tables import Cell, Row, Table
+from leaderboard.web.tables import Cell, Table, TableRow
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
 ROWS = {"optibert": 309, "mosaicbert": 222, "neobert": 301, "modernbert": 786, "efficient-embeddings": 26}
@@ -53,7 +53,7 @@ def laid(paper: Paper, table: str) -> Table:
     return paper_table(paper, paper.tables[table])
 
 
-def texts(row: Row) -> list[str]:
+def texts(row: TableRow) -> list[str]:
     return [cell.text for cell in row.cells]
 
 

@@ -14,7 +14,7 @@ from check_data import TASKS, small_check
 from harness.checks import check
 from harness.checks.outcome import Check, MeanOutcome, Overall, Party
 from harness.watch.state import WATCHES, ChangePoint, Watch
-from harness.watch.state import Entry as Checkpoint
+from harness.watch.state import WatchEntry as Checkpoint
 
 NIGHTS = 26
 OLDEST, NEWEST = "20260103T030405-00000000000a", "20260128T030405-000000000019"

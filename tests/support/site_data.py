@@ -51,7 +51,7 @@ from judged_data import put_checks, put_watches
 from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.suites import SiteSuite, slug
 from leaderboard.web.app import create_app
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import Site, open_site
 
 HOSTILE = "../evil/<script>alert('x')</script> \"q\" é"
@@ -324,9 +324,9 @@ def _rows(number: int, name: str, score: float, one: Import) -> list[dict[str, A
     ]  # fmt: skip
 
 
-def small_settings(folder: Path, **more: Any) -> Settings:
+def small_settings(folder: Path, **more: Any) -> SiteSettings:
     """Settings of a site over `folder`, its snapshots beside the results."""
-    return Settings(
+    return SiteSettings(
         results=(folder / "results",),
         reported=paths.reported_folder(),
         snapshots=folder / "site",

@@ -122,7 +122,7 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     from harness.watch import state
 
     entries = [
-        state.Entry(step=100 * n, name=f"step{n}", state="done", mean=0.5 + 0.01 * n, there=1, wanted=1)
+        state.WatchEntry(step=100 * n, name=f"step{n}", state="done", mean=0.5 + 0.01 * n, there=1, wanted=1)
         for n in range(1, 9)
     ]
     bounds = {"delta": -0.03, "low": -0.04, "high": -0.02, "p": 1e-9, "level": 0.0012}

@@ -28,7 +28,7 @@ from harness.proxy.document import Proxy
 from harness.results.scores import Mean, TaskResult, TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
-from harness.watch.state import Entry, Watch
+from harness.watch.state import Watch, WatchEntry
 from leaderboard.commands import token
 
 LONG = ("TweetTopicSingleClassification", "MassiveScenarioVNClassification")
@@ -134,7 +134,7 @@ def of_baselines(_results: Path) -> None:
 
 
 def of_watches(_results: Path) -> None:
-    entry = Entry(step=100_000, name="step-100000", state="failed", reason=f"{LONG[0]} has no data")
+    entry = WatchEntry(step=100_000, name="step-100000", state="failed", reason=f"{LONG[0]} has no data")
     one = Watch(name=BASELINE, source=f"/data/{PATH}", suite=SUITES[1], request={}, checkpoints=(entry,))
     watch._print_list([one], Path("results"), console())
     watch._print_watch(one, console())

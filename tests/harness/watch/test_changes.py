@@ -7,7 +7,7 @@ from scipy import stats
 
 from harness.checks.difference import Difference, MeanDifference
 from harness.watch.changes import ALARMS, HINDSIGHT, _arrivals, _forecast, changes, level_of, look_at
-from harness.watch.state import Entry, Look, Watch
+from harness.watch.state import Look, Watch, WatchEntry
 
 EVEN = [1000 * step for step in range(1, 31)]
 DOUBLED = [round(64 * 1.35**power) for power in range(30)]
@@ -151,7 +151,7 @@ def test_what_is_lower_is_no_reference_until_three_in_a_row(
     fields = {"number": 1, "reference": 0, "delta": 0, "low": 0, "high": 0, "p": 0, "level": 0}
     looks = {"L": "lower", ".": "not lower"}
     entries = [
-        Entry(
+        WatchEntry(
             step=step,
             name=f"step{step}",
             state="done",

@@ -419,12 +419,13 @@ def test_other_data_begins_another_curve(
 
 
 def test_a_drop_is_flagged_at_its_step(tmp_path: Path) -> None:
-    from harness.watch.state import Entry
+    from harness.watch.state import WatchEntry
     from harness.watch.watch import _change_points
 
     scores = [0.50, 0.501, 0.499, 0.50, 0.502, 0.498, 0.40, 0.50]
     entries = tuple(
-        Entry(step=100 * n, name=f"step{n}", state="done", mean=score) for n, score in enumerate(scores, 1)
+        WatchEntry(step=100 * n, name=f"step{n}", state="done", mean=score)
+        for n, score in enumerate(scores, 1)
     )
     watch = Watch(name="w", source="/run", suite="s", request={}, checkpoints=entries)
     (one,) = _change_points(watch)
