@@ -337,7 +337,8 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
         name="means",
         caption=f"{suite.title}: means × 100 over what all have",
         columns=[
-            TableColumn(key="mean", label="Mean", sticky=True), *_columns(labels), TableColumn(key="of", label="Of")
+            TableColumn(key="mean", label="Mean", sticky=True), *_columns(labels),
+            TableColumn(key="of", label="Of"),
         ],
         rows=rows,
         notes=[*([LIKE_FOR_LIKE] if part else []), *_selection_notes(shared)],
@@ -493,7 +494,8 @@ def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Seq
         caption="Measured entries: fields that differ on tasks that all have",
         columns=[
             TableColumn(key="field", label="Field", sticky=True), *_columns(labels, numeric=False, key="e"),
-            TableColumn(key="tasks", label="Tasks", numeric=True, note="On how many of the tasks it differs."),
+            TableColumn(key="tasks", label="Tasks", numeric=True,
+                        note="On how many of the tasks it differs."),
         ],
         rows=[
             TableRow(cells=[_text(one.name), *map(_values_cell, one.values),

@@ -205,7 +205,7 @@ class Scored:
         return known and self.reason in (("",) if pinned else ("", "other"))
 
 
-Results: TypeAlias = "Sequence[tuple[Result, Raw]]"
+Results: TypeAlias = "Sequence[tuple[TaskResult, Raw]]"
 """Results with their main scores by split and subset."""
 
 
