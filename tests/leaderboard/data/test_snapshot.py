@@ -341,7 +341,7 @@ def test_threads_that_refresh_at_once_take_in_once(tmp_path: Path, read: list[st
 
 def test_processes_that_refresh_at_once_take_in_once(tmp_path: Path) -> None:
     fill(tmp_path)
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     code = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests/support']\n"
         "from pathlib import Path; from unittest import mock; import site_data\n"

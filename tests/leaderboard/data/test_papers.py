@@ -35,7 +35,7 @@ from leaderboard.data.papers import (
 from leaderboard.views.paper_tables import paper_table
 from leaderboard.web.tables import Cell, Row, Table
 
-FOLDER = Path(__file__).parents[2] / "results" / "reported"
+FOLDER = Path(__file__).parents[3] / "results" / "reported"
 ROWS = {"optibert": 309, "mosaicbert": 222, "neobert": 301, "modernbert": 786, "efficient-embeddings": 26}
 
 
