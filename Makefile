@@ -6,7 +6,7 @@ PYTHON ?= python3.13 python3.12 python3.11 python3
 LOCK_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test lint types docker-lint check lock snapshot reference clean
+.PHONY: help setup setup-dev demo test test-all lint types docker-lint check lock snapshot reference clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -19,8 +19,14 @@ demo: $(VENV)/.demo ## evaluate a small model offline, into a fresh build/demo
 	rm -rf build/demo
 	$(BIN)/harness run --model minilm --suite stdlib --results build/demo/results --cache build/demo/cache
 
-test: $(VENV)/.dev ## run the tests
-	$(BIN)/pytest -q $(ARGS)
+# One worker for each core; ARGS goes to pytest and may name a file or one's own -m.
+PYTEST := $(BIN)/pytest -q -n auto --dist worksteal
+
+test: $(VENV)/.dev ## run the tests but the slow ones
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.dev ## run all tests, kill loops, simulations and the browser among them
+	$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev docker-lint ## check style, format and layers
 	$(BIN)/ruff check .

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Networks of a few numbers are slower with several threads, many times so where cores are shared.
-os.environ["OMP_NUM_THREADS"] = "1"
+# Each of several workers has its share of the cores. Alone a process has one thread: networks of a
+# few numbers are slower with several.
+CORES = os.cpu_count() or 1
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", CORES))
+os.environ["OMP_NUM_THREADS"] = str(max(1, CORES // WORKERS))
 
 settings.register_profile("shared cores", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared cores")

@@ -48,11 +48,11 @@ def expanded(text: str | Path) -> Path:
 
 def reference_folder() -> Path | None:
     """The reference records of a checkout, None without a checkout."""
-    folder = Path(__file__).parent.parent / "results" / "reference"
+    folder = Path(__file__).parents[2] / "results" / "reference"
     return folder if folder.is_dir() else None
 
 
 def reported_folder() -> Path | None:
     """The papers' tables of a checkout, None without a checkout."""
-    folder = Path(__file__).parent.parent / "results" / "reported"
+    folder = Path(__file__).parents[2] / "results" / "reported"
     return folder if folder.is_dir() else None

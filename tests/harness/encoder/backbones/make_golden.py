@@ -3,7 +3,7 @@
 Each file says where that code is, the seed of the weights (tests/support/authors.py), the config and
 the input; this adds the shapes of the tensors and the output. With a checkout of its repository:
 
-    PYTHONPATH=tests/support python tests/harness/backbones/make_golden.py /path/to/checkout gte gte_ntk
+    PYTHONPATH=tests/support python tests/harness/encoder/backbones/make_golden.py CHECKOUT gte gte_ntk
 
 The code of NomicBERT and MosaicBERT needs einops, that of NeoBERT xformers. Only numbers are kept.
 """

@@ -43,7 +43,7 @@ from harness.training.training import EVENTS, Listener, TrainingOutcome, Trainin
 from harness.training.training_process import _train
 from harness.watch.watch import WatchOptions, follow
 
-PLUGIN = Path(__file__).parents[1] / "plugin"
+PLUGIN = Path(__file__).parents[2] / "plugin"
 
 Runner = Callable[..., Report]
 

@@ -21,7 +21,7 @@ from html_pages import Html, page
 from site_data import HOSTILE
 from suites.glue import TASKS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def as_recipe(record: Record, recipe: str) -> Record:

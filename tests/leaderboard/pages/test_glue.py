@@ -25,7 +25,7 @@ from leaderboard.data.suites import SiteSuite
 from paper_data import vectors, with_metrics
 from suites.glue import TASKS, VIEWS
 
-FOLDER = Path(__file__).parents[2] / "results" / "reported"
+FOLDER = Path(__file__).parents[3] / "results" / "reported"
 PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 FIVE = "ModernBERT, table 5"
 MODERN = "answerdotai/ModernBERT-base"

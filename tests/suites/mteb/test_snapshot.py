@@ -18,7 +18,7 @@ from suites._mteb import make_snapshot
 from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, _sections, _Snapshot, load
 from suites._mteb.tasks import _narrow, benchmark_or_task, offers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TEXT = ["text"]
 
 BLOCKED = """

@@ -24,7 +24,7 @@ from leaderboard.data.backbones import (
 from leaderboard.data.papers import papers
 from suites.glue import VIEWS
 
-FOLDER = Path(__file__).parents[2] / "results" / "reported"
+FOLDER = Path(__file__).parents[3] / "results" / "reported"
 NO_MODEL = {"all", "synthetic set", "Lhat(F_N,D)", "F_N vs C", "D vs C", "D/F_N vs C"}
 
 

@@ -1,8 +1,7 @@
-"""The index, and what pages ask of it."""
+"""The index: what is read, what is kept, what is dropped, and who may write at once."""
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import subprocess
@@ -13,25 +12,22 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from harness.core.documents import with_digest
 from harness.core.errors import StoreError
 from harness.core.identity import digest
-from harness.results.scores import Aggregates
 from harness.storage import imported
 from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store
 from leaderboard.data import snapshot as module
 from leaderboard.data.entries import Unit
-from leaderboard.data.queries import SIZES, Entry, IndexChanged, Queries
+from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.snapshot import Changes, SiteIndex, open_index
-from leaderboard.data.suites import REASONS, all_scopes, views
+from leaderboard.data.suites import REASONS, all_scopes
 from leaderboard.data.tables import Tables
 from leaderboard.web.settings import SiteSettings
 from site_data import (
-    HOSTILE,
     Import,
     fill,
     measured_model,
@@ -40,17 +36,12 @@ from site_data import (
     put_imports,
     scored,
     small_settings,
-    small_site,
     spread_scores,
-    standard_app,
     standard_imports,
     suites,
     task,
     trained,
 )
-
-# The index: what is read, what is kept, what is dropped, and who may write at once
-
 
 NANO = names("nanobeir")
 FAILED = ErrorPart(kind="E", message="m")
@@ -341,7 +332,7 @@ def test_threads_that_refresh_at_once_take_in_once(tmp_path: Path, read: list[st
 
 def test_processes_that_refresh_at_once_take_in_once(tmp_path: Path) -> None:
     fill(tmp_path)
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     code = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests/support']\n"
         "from pathlib import Path; from unittest import mock; import site_data\n"
@@ -538,122 +529,3 @@ def test_data_known_to_hold_the_same_texts_is_the_pinned_one(index: SiteIndex, t
     found = Queries(index, 1).suite_scores(suites()["nanobeir"], pinned=True)
     row = [e.model for e in found.entries].index("o/m")
     assert found.counted[row, 0]
-
-
-# What pages ask of the index, beside the records and the import themselves
-
-
-def queries() -> Queries:
-    found: Queries = standard_app().state.site.queries
-    return found
-
-
-def read_again(model: str) -> Entry:
-    (found,) = [e for e in queries().entries.values() if e.model == model and e.origin == "imported"]
-    return found
-
-
-def test_entries_are_in_order_and_found_by_every_name() -> None:
-    found = list(queries().entries.values())
-    assert [e.model for e in found] == sorted(e.model for e in found)
-    assert {e.slug for e in found} == set(queries().by_slug)
-    assert sorted(e.id for some in queries().models.values() for e in some) == sorted(e.id for e in found)
-    origins = {e.origin for e in queries().models["acme--tiny-base"]}
-    assert origins == {"measured", "imported"}
-
-
-def test_facts_of_an_entry() -> None:
-    large, base, hostile = read_again("acme/tiny-large"), read_again("acme/tiny-base"), read_again(HOSTILE)
-    assert (large.parameters, large.size, large.open_weights) == (335_000_000, "large", False)
-    assert (large.backbone, large.organisation) == ("acme/tiny-base", "acme")
-    assert large.trained_on is not None
-    assert {names("nanobeir")[0], "Elsewhere", "ArguAna"} <= large.trained_on  # and what is like it
-    assert (base.trained_on, base.backbone) == (frozenset(), "acme/tiny-base")  # known to be of nothing
-    assert (hostile.trained_on, hostile.size, hostile.trust) == (None, "", "external")  # not known
-    assert queries().facts(base)["license"] == "mit"
-
-
-def test_size_classes_meet_without_a_gap() -> None:
-    bounds = list(SIZES.values())
-    assert bounds[0][0] == 0
-    assert bounds[-1][1] == float("inf")
-    assert [high for _, high in bounds[:-1]] == [low for low, _ in bounds[1:]]
-
-
-def test_means_of_imports_are_those_of_the_harness() -> None:
-    for one in standard_imports():
-        for slug in ("nanobeir", "mteb-MTEB-kor-v1"):
-            listed = suites()[slug]
-            grid = queries().suite_scores(listed, pinned=True)
-            rows = [r for r, e in enumerate(grid.entries) if e.model == one.model and e.origin == "imported"]
-            known = {t.name: one.scores[t.name] for t in listed.suite.tasks if t.name in one.scores}
-            assert len(rows) == bool(known)
-            for row in rows:
-                pinned = Aggregates.of(listed.suite, {n: v for n, v in known.items() if n not in one.others})
-                all_paths = Aggregates.of(listed.suite, known)
-                for wanted, found in (
-                    (pinned, grid),
-                    (all_paths, queries().suite_scores(listed, pinned=False)),
-                ):
-                    assert found.over_tasks.count[row] == wanted.over_tasks.there
-                    assert found.over_tasks.values[row] == pytest.approx(wanted.over_tasks.value)
-                    assert found.over_types.count[row] == wanted.over_types.there
-
-
-def test_a_grid_is_made_once() -> None:
-    listed = suites()["nanobeir"]
-    assert queries().suite_scores(listed, pinned=True) is queries().suite_scores(listed, pinned=True)
-    assert queries().suite_scores(listed, pinned=True) is not queries().suite_scores(listed, pinned=False)
-
-
-def test_every_cell_leads_to_the_result_it_is_of() -> None:
-    grid = queries().suite_scores(suites()["nanobeir"], pinned=True)
-    seen = 0
-    for row, entry in enumerate(grid.entries):
-        for at, column in enumerate(grid.site_suite.suite.columns):
-            number = int(grid.results[row, at])
-            if not number:
-                assert np.isnan(grid.values[row, at])
-                continue
-            (result,) = queries().results(id=number)
-            assert (result.entry, result.task) == (entry.id, column.tasks[0].name)
-            assert result.value == pytest.approx(grid.values[row, at])
-            seen += 1
-    assert seen > 30
-
-
-def test_entries_of_suites_are_those_with_scores_there() -> None:
-    found = queries().entries_of_suites
-    for slug, one in suites().items():
-        scored = {
-            entry.id
-            for view in views(one.suite)
-            for entry in queries().suite_scores(one, view, pinned=True).entries
-            if entry.origin != "reported"
-        }
-        assert found.get(slug, 0) == len(scored)
-
-
-def test_results_and_documents(tmp_path: Path) -> None:
-    site = small_site(tmp_path)
-    records = {
-        r.key: r for failed in (False, True) for r in Store(tmp_path / "results").records(failed=failed)
-    }
-    rows = [row for row in site.queries.results() if row.key]
-    assert {row.key for row in rows} == set(records)
-    for row in rows:
-        assert row.status == records[row.key].status
-        assert site.queries.result_document(row.id) == json.loads(records[row.key].to_json())
-    newest = site.queries.newest(3)
-    assert len(newest) == 3
-    assert all(entry.origin == "measured" for _, entry in newest)
-    assert [r.task for r in site.queries.results(task=["RTE", "CoLA"], status="done")] == ["CoLA", "RTE"]
-
-
-def test_tasks_are_counted() -> None:
-    name = names("nanobeir")[0]
-    kind, metric, count = queries().tasks[name]
-    assert (kind, metric) == ("Retrieval", suites()["nanobeir"].suite.tasks[0].metric)
-    wanted = sum(name in one.scores for one in standard_imports()) + 1
-    assert count == wanted
-    assert spread_scores([name], 0.5) == {name: 0.5}

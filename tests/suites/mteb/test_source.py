@@ -29,7 +29,7 @@ from suites._mteb.snapshot import load
 from suites._mteb.source import _loaded, _require_ids
 from suites._mteb.tasks import benchmark_or_task
 
-GUIDE = Path(__file__).parents[2] / "docs" / "data-root.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "data-root.md"
 
 
 def guide_files() -> dict[str, str]:

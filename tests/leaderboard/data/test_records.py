@@ -1,42 +1,29 @@
-"""Entries and how they answer the columns of suites: measured ones, and rows of papers."""
+"""Records of results folders as entries, beside what the harness itself says of the same records."""
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
-import re
 import shutil
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fakes import task as fake_task
-from harness.core import paths
 from harness.core.documents import with_digest
 from harness.core.identity import digest, evaluation_identity
-from harness.core.types import Column, Data, Suite, SuiteOptions
 from harness.jobs.jobs import _examples_bytes
-from harness.plan import catalog
 from harness.results.results import condition_of, suite_views
-from harness.results.scores import Aggregates, TrainedResult
+from harness.results.scores import TrainedResult
 from harness.search.bm25 import bm25
 from harness.storage.record import ErrorPart, ExamplesPart, Record
 from harness.storage.store import Store
-from leaderboard.data import paper_rows as printed
 from leaderboard.data import records as measured
 from leaderboard.data.entries import EntryOutcome, NewEntry
-from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, all_scopes, listed, scope_of, slug, views
+from leaderboard.data.suites import scope_of
 from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
-
-# Records of results folders as entries, beside what the harness itself says of the same records
-
 
 FAILED = ErrorPart(kind="E", message="m")
 NANO = names("nanobeir")
@@ -395,234 +382,3 @@ def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
     raw = {split: {subset: next(iter(outcome.raw["train"].values())) for subset in scope.subsets}
            for split in scope.splits}  # fmt: skip
     assert scope.answer(raw, outcome.data) == (None, "bad")
-
-
-# Papers' rows in suites: shares of 1, under the right columns, never ranked with the rest
-
-
-TYPED = ("glue", "mteb", "mteb-v1", "beir")
-SUITES = {
-    typed: SiteSuite(slug=typed, typed=typed, suite=catalog.open_suite(typed, SuiteOptions()), main=True)
-    for typed in TYPED
-}
-FOLDER = paths.reported_folder()
-
-
-@pytest.fixture(scope="module")
-def entries() -> list[NewEntry]:
-    (unit,) = printed.units(FOLDER, SUITES)
-    return list(unit.read())
-
-
-def test_without_a_folder_there_is_nothing() -> None:
-    assert list(printed.units(None, SUITES)) == []
-
-
-def test_every_entry_is_a_papers_and_has_a_name_of_its_own(entries: list[NewEntry]) -> None:
-    assert len(entries) > 20
-    assert {(entry.origin, entry.trust) for entry in entries} == {("reported", "reported")}
-    assert all(entry.outcomes == () for entry in entries)
-    assert len({entry.slug for entry in entries}) == len(entries)
-
-
-def test_columns_and_types_are_the_suites_own(entries: list[NewEntry]) -> None:
-    for entry in entries:
-        for typed, view, text in entry.averages:
-            suite, document = SUITES[typed].suite, json.loads(text)
-            columns = {column.name: column.type for column in suite.columns}
-            assert document["columns"].keys() <= columns.keys()
-            assert document["types"].keys() <= set(columns.values())
-            assert bool(document["columns"]) != bool(document["types"])
-            assert view in suite.conventions or (view == "" and not suite.conventions)
-            shares = [*document["columns"].values(), *document["types"].values()]
-            assert all(-1 <= share <= 1 for share in shares), (entry.model, document)
-
-
-def test_a_mean_over_tasks_is_made_of_the_printed_types(entries: list[NewEntry]) -> None:
-    """A score of its type's printed mean for every task gives that mean by the harness's own way."""
-    checked = 0
-    for entry in entries:
-        for typed, _, text in entry.averages:
-            suite, document = SUITES[typed].suite, json.loads(text)
-            types = {column.type for column in suite.columns}
-            if not document["types"] or document["types"].keys() != types:
-                continue
-            scores = {t.name: document["types"][c.type] for c in suite.columns for t in c.tasks}
-            wanted = Aggregates.of(suite, scores)
-            assert document["over_tasks"] == pytest.approx(wanted.over_tasks.value, abs=1e-9)
-            assert document["over_types"] == pytest.approx(wanted.over_types.value, abs=1e-9)
-            checked += 1
-    assert checked > 5
-
-
-def test_glue_rows_hold_what_the_file_says(entries: list[NewEntry]) -> None:
-    assert FOLDER is not None
-    found = 0
-    for path in sorted(FOLDER.glob("*.csv")):
-        with path.open(newline="") as file:
-            lines = [line for line in csv.DictReader(file) if line.get("suite") == "GLUE dev"]
-        for line in lines:
-            if line["metric"] not in ("RTE", "QNLI", "CoLA") or not line["value"]:
-                continue
-            try:
-                value = float(line["value"])
-            except ValueError:
-                continue
-            same = [
-                json.loads(text)["columns"].get(line["metric"])
-                for entry in entries
-                if entry.model.startswith(line["model"]) and line["setting"] in entry.treatment
-                for slug, _, text in entry.averages
-                if slug == "glue"
-            ]
-            scale = 1 if line["unit"] == "fraction" else 100
-            assert any(share == pytest.approx(value / scale) for share in same if share is not None), line
-            found += 1
-    assert found > 10
-
-
-def test_a_line_that_a_paper_copies_is_by_the_convention_of_its_source() -> None:
-    """NeoBERT's table 3 has ModernBERT's numbers from "Warner 2024 Table 5", and NeoBERT's are its own."""
-    (unit,) = printed.units(FOLDER, SUITES)
-    by_model = {
-        entry.model: [view for slug, view, _ in entry.averages if slug == "glue"]
-        for entry in unit.read()
-        if isinstance(entry, NewEntry) and entry.source == "neobert" and entry.facts["table"] == "3"
-    }
-    assert by_model["ModernBERT (base)"] == ["modernbert"]
-    assert {tuple(by_model[model]) for model in by_model if model.startswith("NeoBERT")} == {("neobert",)}
-
-
-def test_a_stamp_follows_the_files(tmp_path: Path) -> None:
-    assert FOLDER is not None
-    for path in FOLDER.glob("*.*"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (first,) = printed.units(tmp_path, SUITES)
-    (tmp_path / "__pycache__").mkdir()
-    (again,) = printed.units(tmp_path, SUITES)
-    assert first.stamp == again.stamp
-    (tmp_path / "papers.toml").write_text((tmp_path / "papers.toml").read_text() + "\n")
-    (later,) = printed.units(tmp_path, SUITES)
-    assert later.stamp != first.stamp
-
-
-# What columns ask of tasks, and how results answer
-
-
-PINNED = Scope(task="T", splits=("test",), subsets=("en", "fr"), data="r" * 40)
-
-
-@pytest.mark.parametrize(
-    ("raw", "data", "wanted"),
-    [
-        ({"test": {"en": 0.25, "fr": 0.75}}, "r" * 40, (0.5, "")),
-        ({"test": {"en": 0.25, "fr": 0.75, "de": 9.0}, "dev": {"en": 0.1}}, "r" * 40, (0.5, "")),
-        ({"test": {"en": 0, "fr": 1}}, "r" * 40, (0.5, "")),
-        ({"test": {"en": 0.25, "fr": 0.75}}, "x" * 40, (0.5, "other")),
-        ({"test": {"en": 0.25, "fr": 0.75}}, "", (0.5, "other")),
-        ({"test": {"en": 0.25}}, "r" * 40, (None, "part")),
-        ({"dev": {"en": 0.25, "fr": 0.75}}, "r" * 40, (None, "part")),
-        ({}, "r" * 40, (None, "part")),
-        ({"test": {"en": 0.25, "fr": None}}, "r" * 40, (None, "bad")),
-        ({"test": {"en": 0.25, "fr": None}}, "x" * 40, (None, "bad")),
-        ({"test": {"en": 0.25, "fr": float("nan")}}, "r" * 40, (None, "bad")),
-        ({"test": {"en": 0.25, "fr": float("inf")}}, "r" * 40, (None, "bad")),
-        ({"test": {"en": None}}, "r" * 40, (None, "part")),
-    ],
-)
-def test_answers(raw: dict[str, dict[str, float | None]], data: str, wanted: tuple[object, str]) -> None:
-    assert PINNED.answer(raw, data) == wanted
-
-
-def test_data_that_nobody_pinned_is_taken_as_it_is() -> None:
-    free = replace(PINNED, data="")
-    assert free.answer({"test": {"en": 0.5, "fr": 0.5}}, "anything") == (0.5, "")
-
-
-def test_every_reason_is_explained() -> None:
-    assert tuple(WHY) == REASONS
-    assert all(WHY[reason] for reason in REASONS if reason)
-
-
-def test_the_revision_pins_the_data_and_a_content_hash_where_it_is_built() -> None:
-    built, pinned = fake_task("B"), replace(fake_task("P"), data=Data(path="org/set", revision="r1"))
-    assert scope_of(built).data == built.data.content != ""
-    assert scope_of(pinned).data == "r1"
-    raw = {"test": {"default": 0.5}}
-    assert scope_of(built).answer(raw, built.data.content) == (0.5, "")
-    assert scope_of(built).answer(raw, "d" * 8) == (0.5, "other")
-
-
-def test_a_convention_counts_only_where_a_recipe_trains() -> None:
-    assert scope_of(fake_task(), "optibert").view == ""
-    assert scope_of(replace(fake_task(), output="label"), "optibert").view == "optibert"
-
-
-def test_forms_tell_all_scopes_apart() -> None:
-    others = [
-        replace(PINNED, task="U"),
-        replace(PINNED, splits=("dev",)),
-        replace(PINNED, subsets=("fr", "en")),
-        replace(PINNED, data="s" * 40),
-        replace(PINNED, view="optibert"),
-    ]
-    assert len({PINNED.form, *(other.form for other in others)}) == 6
-    assert replace(PINNED).form == PINNED.form
-    many = replace(PINNED, subsets=tuple(f"{n}" for n in range(10_000)))
-    assert len(many.form) == len(PINNED.form) == 64  # it is a key of the database
-
-
-@given(st.text())
-def test_a_slug_is_safe_in_paths_and_urls(text: str) -> None:
-    found = slug(text)
-    assert re.fullmatch(r"[A-Za-z0-9._-]*", found)
-    assert not found.startswith((".", "-"))
-    assert not found.endswith((".", "-"))
-    assert slug(found) == found
-
-
-@cache
-def everything() -> dict[str, SiteSuite]:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        return listed(Path(folder))
-
-
-def test_every_suite_is_listed_once() -> None:
-    found = everything()
-    assert list(found) == [one.slug for one in found.values()]
-    assert all(re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", name) for name in found)
-    columns = [tuple(scope_of(t).form for c in one.suite.columns for t in c.tasks) for one in found.values()]
-    assert len(set(columns)) == len(columns)
-    assert all(columns)
-
-
-def test_a_named_suite_goes_before_the_benchmark_with_its_columns() -> None:
-    found = everything()
-    named = {entry.name for entry in catalog.suites().values() if entry.alone}
-    assert {one.slug for one in found.values() if one.main} == {slug(name) for name in named}
-    first = [one.main for one in found.values()]
-    assert first == sorted(first, reverse=True)
-    titles = {one.typed for one in found.values()}
-    assert "mteb" in titles
-    assert "mteb:MTEB(eng, v2)" not in titles  # the same columns
-
-
-def test_no_two_suites_are_typed_into_one_slug() -> None:
-    """Else one would hide the other."""
-    entries = catalog.suites().values()
-    typed = [e.name for e in entries if e.alone]
-    typed += [f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "benchmark"]
-    assert len({slug(one) for one in typed}) == len(set(typed))
-
-
-def test_all_scopes_by_task() -> None:
-    task = replace(fake_task("L"), output="label")
-    glue = everything()["glue"]
-    assert set(views(glue.suite)) == set(glue.suite.conventions)
-    plain = Suite(name="s", title="S", columns=(Column(name="LM", type="x", tasks=(task, fake_task("M"))),))
-    found = all_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
-    assert {scope.view for scope in found["RTE"]} == set(glue.suite.conventions)
-    assert {scope.view for scope in found["L"]} == {""}
-    assert [scope.form for scope in found["M"]] == [scope_of(fake_task("M")).form]

@@ -1,4 +1,4 @@
-"""Pages without a server: the whole site as plain files, and one page as data."""
+"""The site as plain files: every link leads to a file, from wherever the folder lies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from click.testing import CliRunner, Result
-from starlette.testclient import TestClient
 
-from harness.core.errors import HarnessError, StoreError, UsageError
-from leaderboard.commands.export import command
+from harness.core.errors import StoreError, UsageError
 from leaderboard.web.static_site import write_site
 from site_data import (
     HOSTILE,
@@ -25,9 +22,6 @@ from site_data import (
     standard_app,
     suites,
 )
-
-# The site as plain files: every link leads to a file, from wherever the folder lies
-
 
 URL = "https://example.org/encoders"
 
@@ -170,109 +164,3 @@ def test_pages_say_what_they_need_a_server_for(site: Path) -> None:
         assert "needs a running site" in said, name
         assert "harness serve" in said, name
     assert "POST" not in (site / "api" / "index.html").read_text()
-
-
-# `harness export`: a page as data, as the server would give it
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("export")
-    fill(folder)
-    return folder / "results"
-
-
-def export(results: Path, *arguments: str) -> Result:
-    with (
-        mock.patch("leaderboard.data.snapshot.listed", return_value=suites()),
-        mock.patch(
-            "harness.core.paths.reference_folder", return_value=None
-        ),  # the server of the test has none
-    ):
-        return CliRunner().invoke(command, [*arguments, "--results", str(results)])
-
-
-@pytest.mark.parametrize(
-    ("page", "form", "path"),
-    [
-        ("/suites/nanobeir", "csv", "/suites/nanobeir.csv"),
-        ("suites/nanobeir", "csv", "/suites/nanobeir.csv"),
-        ("/suites/nanobeir?mean=types&sort=model", "json", "/suites/nanobeir.json?mean=types&sort=model"),
-        ("/suites/glue?cols=mean&cols=tasks&q=tiny", "md", "/suites/glue.md?cols=mean&cols=tasks&q=tiny"),
-        ("/suites/nanobeir?cols=tasks", "tex", "/suites/nanobeir.tex?cols=tasks"),
-        ("http://127.0.0.1:8000/suites/glue?q=tiny#t-suite", "csv", "/suites/glue.csv?q=tiny"),
-        ("https://board.example/", "csv", "/index.csv"),
-        ("http://board.example", "csv", "/index.csv"),
-        ("/", "csv", "/index.csv"),
-        ("/models/acme--tiny-base", "csv", "/models/acme--tiny-base.csv"),
-        ("/tasks/RTE", "json", "/tasks/RTE.json"),
-    ],
-)  # fmt: skip
-def test_it_is_what_the_server_gives(results: Path, page: str, form: str, path: str) -> None:
-    done = export(results, page, "--format", form)
-    assert done.exit_code == 0, done.output
-    wanted = TestClient(standard_app()).get(path)
-    assert wanted.status_code == 200
-    assert done.stdout_bytes == wanted.content
-
-
-@pytest.mark.parametrize(
-    "page",
-    ["/suites/glue.csv?q=tiny", "suites/glue.csv?q=tiny", "http://localhost:8000/suites/glue.csv?q=tiny"],
-)
-def test_the_ending_of_an_address_names_the_format(results: Path, page: str) -> None:
-    wanted = TestClient(standard_app()).get("/suites/glue.csv?q=tiny").content
-    for more in ((), ("--format", "csv")):
-        done = export(results, page, *more)
-        assert done.exit_code == 0, done.output
-        assert done.stdout_bytes == wanted
-    for form in ("md", "json"):
-        refused = export(results, page, "--format", form)
-        assert isinstance(refused.exception, HarnessError)
-        assert refused.exception.exit_code == 2
-        assert ".csv" in refused.exception.message
-        assert form in refused.exception.message
-
-
-def test_the_overview_by_the_address_of_its_format(results: Path) -> None:
-    assert (
-        export(results, "/index.json").stdout_bytes == export(results, "/", "--format", "json").stdout_bytes
-    )
-
-
-def test_a_file_is_written(results: Path, tmp_path: Path) -> None:
-    done = export(results, "/suites/glue", "--format", "csv", "--out", str(tmp_path / "x.csv"))
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert (tmp_path / "x.csv").read_text() == export(results, "/suites/glue", "--format", "csv").stdout
-
-
-@pytest.mark.parametrize(
-    ("page", "says"),
-    [
-        ("/suites/nanobier", "nanobeir"),
-        ("/suites", None),
-        ("/nothing/here", "/api"),
-        ("/index", "/api"),
-        ("/suites/nanobeir?colls=mean", "There is no parameter 'colls'. Did you mean cols?"),
-        ("/suites/nanobeir?colls=", "Did you mean cols?"),
-        ("/suites/nanobeir?cols=nope", "No column is called 'nope'"),
-        ("/suites/nanobeir?page=0", "page"),
-        ("/suites/nanobeir?sort=nothing", "nothing"),
-        ("/suites/../../etc/passwd", "page"),
-        ("/api", "page"),
-    ],
-)
-def test_what_is_wrong_is_said(results: Path, page: str, says: str | None) -> None:
-    done = export(results, page)
-    if says is None:
-        assert done.exit_code == 0
-        return
-    assert isinstance(done.exception, HarnessError)
-    assert says in f"{done.exception.message} {done.exception.hint}"
-    assert done.exception.exit_code == 2
-
-
-def test_a_file_that_cannot_be_written(results: Path, tmp_path: Path) -> None:
-    done = export(results, "/about", "--out", str(tmp_path / "no" / "x.md"))
-    assert isinstance(done.exception, HarnessError)
-    assert "cannot be written" in done.exception.message

@@ -25,7 +25,7 @@ from paper_data import vectors, with_metrics
 from site_data import Import
 from suites.glue import TASKS
 
-FOLDER = Path(__file__).parents[2] / "results" / "reported"
+FOLDER = Path(__file__).parents[3] / "results" / "reported"
 PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 MODERN = "answerdotai/ModernBERT-base"
 

@@ -330,7 +330,7 @@ def test_a_backbone_is_one_page_under_all_of_its_names(client: TestClient, site:
 
 def lines_of(name: str) -> list[dict[str, str]]:
     """A file of the papers' numbers, as it lies on disk."""
-    with (Path(__file__).parents[2] / "results" / "reported" / name).open(newline="") as file:
+    with (Path(__file__).parents[3] / "results" / "reported" / name).open(newline="") as file:
         return list(csv.DictReader(file))
 
 

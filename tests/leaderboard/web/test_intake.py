@@ -27,7 +27,7 @@ from leaderboard.web.intake import Intake, PushLog, router
 from leaderboard.web.limits import Limits
 from leaderboard.web.tokens import Tokens
 
-REFERENCE = sorted((Path(__file__).parents[2] / "results" / "reference" / "records").glob("*/*/*.json"))
+REFERENCE = sorted((Path(__file__).parents[3] / "results" / "reference" / "records").glob("*/*/*.json"))
 ARTIFACT = "ab" * 32
 
 

@@ -1,0 +1,189 @@
+"""A suite's page: filters, orders, columns and groups, by its JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from html_pages import BROWSER
+from leaderboard.views import suite_table
+from leaderboard.web.tables import KINDS, PLAIN
+from site_data import HOSTILE, Parsed, names, standard_app, suites
+
+PATH = "/suites/nanobeir"
+NANO = names("nanobeir")
+
+
+def asked(path: str = PATH, **query: Any) -> dict[str, Any]:
+    answer = TestClient(standard_app()).get(f"{path}.json", params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def rows(**query: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = asked(**query)["tables"][0]["rows"]
+    return found
+
+
+def models(**query: Any) -> list[str]:
+    return [row["cells"]["model"]["value"] for row in rows(**query) if row["kind"] != "group"]
+
+
+def test_the_complete_are_ranked_and_the_rest_stands_below() -> None:
+    found = rows()
+    ranked = [row["cells"].get("rank", {}).get("value") for row in found]
+    numbers = [rank for rank in ranked if rank is not None]
+    assert numbers == sorted(numbers)
+    assert ranked == [*numbers, *[None] * (len(ranked) - len(numbers))]
+    assert {row["cells"]["model"]["value"] for row in found if row["kind"] == "part"} == {HOSTILE}
+    assert asked()["data"]["rows_complete"] == len(numbers) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({"q": "TINY"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"origin": "measured"}, {"minilm-ish"}),
+        ({"size": "small", "origin": "imported"}, {"acme/tiny-base"}),
+        ({"size": "large"}, {"acme/tiny-large"}),
+        ({"trust": "external"}, {HOSTILE}),
+        ({"open": "1"}, {"acme/tiny-base", "minilm-ish"}),
+        ({"tokens": "500"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"tokens": "513"}, set()),
+        ({"zero": "all"}, {"acme/tiny-base"}),
+        ({"zero": "most"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"backbone": "acme/tiny-base"}, {"acme/tiny-base", "acme/tiny-large"}),
+        ({"recipe": "none"}, {"acme/tiny-base", "acme/tiny-large", "minilm-ish", HOSTILE}),
+        ({"q": "nobody"}, set()),
+    ],
+)
+def test_filters(query: dict[str, str], wanted: set[str]) -> None:
+    assert set(models(**query)) == wanted
+
+
+def test_orders_by_every_column_that_can_be_sorted() -> None:
+    page = Parsed(TestClient(standard_app()).get(PATH, headers={"accept": "text/html"}).text)
+    sorts = {a["href"].partition("sort=")[2].partition("&")[0] for a in page.all("a") if "sort=" in a["href"]}
+    assert len(sorts) > 10
+    task = f"task:{NANO[0]}"
+    for sort in (task, f"-{task}", "tasks", "-tasks", "parameters", "-parameters"):
+        key = sort.removeprefix("-")
+        cells = [row["cells"].get(key, {}).get("value") for row in rows(sort=sort) if row["kind"] != "part"]
+        known = [value for value in cells if value is not None]
+        assert known == sorted(known, reverse=sort.startswith("-"))
+        assert cells == [*known, *[None] * (len(cells) - len(known))]
+    assert models(sort="model") == sorted(models(), key=str.casefold)
+    assert models(sort="-model") == models(sort="model")[::-1]
+
+
+def test_columns_that_are_picked() -> None:
+    key = f"task:{NANO[2]}"
+    found = asked(cols=["tasks", key])["tables"][0]["columns"]
+    assert [column["key"] for column in found] == ["rank", "model", "tasks", key]
+    usual = {column["key"] for column in asked()["tables"][0]["columns"]}
+    assert "mean_rank" not in usual
+    assert {f"task:{name}" for name in NANO} <= usual
+
+
+def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite_table, "FEW", 3)
+    path, listed = "/suites/mteb-MTEB-kor-v1", suites()["mteb-MTEB-kor-v1"]
+    columns = {column.name: column.type for column in listed.suite.columns}
+
+    def tasks(**query: Any) -> set[str]:
+        keys = [column["key"] for column in asked(path, rows="all", **query)["tables"][0]["columns"]]
+        assert {f"type:{kind}" for kind in columns.values()} <= set(keys)
+        return {key.removeprefix("task:") for key in keys if key.startswith("task:")}
+
+    (kind, *others) = dict.fromkeys(columns.values())
+    assert others
+    assert tasks(tasks="all") == set(columns) == tasks()  # JSON holds every task
+    assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
+    usual = f"{path}?rows=50"  # of the app that tests share, not cached before this test
+    page = Parsed(TestClient(standard_app()).get(usual, headers=BROWSER).text)
+    assert not any(f"task:{name}" == th.get("data-key") for th in page.all("th") for name in columns)
+    assert f"{path}?tasks={kind}&rows=50" in page.links
+    page = Parsed(TestClient(standard_app()).get(f"{path}?tasks={kind}&rows=50", headers=BROWSER).text)
+    folds = [a["href"] for a in page.all("a") if a.get("class") == "fold" and "tasks" not in a["href"]]
+    assert folds == [usual]
+
+
+def test_a_type_alone() -> None:
+    listed = suites()["mteb-MTEB-kor-v1"]
+    kind = listed.suite.columns[0].type
+    found = asked("/suites/mteb-MTEB-kor-v1", type=kind)["tables"][0]["columns"]
+    shown = [column["key"] for column in found if column["key"].startswith("task:")]
+    assert shown == [f"task:{c.name}" for c in listed.suite.columns if c.type == kind]
+
+
+def test_groups_hold_their_rows() -> None:
+    under: dict[str, set[str]] = {}
+    for row in rows(group="organisation"):
+        under.setdefault(row["group"], set()).add(row["cells"]["model"]["value"])
+    assert under["acme"] == {"acme/tiny-base", "acme/tiny-large"}
+    assert set().union(*under.values()) == set(models())
+
+
+def test_scores_on_other_data_are_marked_and_counted_when_asked() -> None:
+    listed = suites()["mteb-MTEB-kor-v1"]
+    key = f"task:{listed.suite.columns[0].name}"
+    for revisions, complete in (("pinned", 0), ("any", 1)):
+        found = asked("/suites/mteb-MTEB-kor-v1", revisions=revisions)
+        (row,) = [r for r in found["tables"][0]["rows"] if r["cells"]["model"]["value"] == "acme/tiny-large"]
+        assert "other" in row["cells"][key]["kind"].split()
+        assert found["data"]["rows_complete"] == complete
+        (note,) = [note for note in found["tables"][0]["notes"] if "pinned revision" in note]
+        assert ("in no mean" in note) == (revisions == "pinned")
+        assert re.search(r"on data revision \w{7,10}, pinned is \w{7,10}$", row["cells"][key]["note"])
+
+
+def test_what_a_model_was_trained_on_is_marked() -> None:
+    (row,) = [r for r in rows() if r["cells"]["model"]["value"] == "acme/tiny-large"]
+    marked = [key for key, cell in row["cells"].items() if "leak" in cell.get("kind", "").split()]
+    assert marked == [f"task:{NANO[0]}"]
+    assert row["cells"]["unseen"]["value"] == round(100 * (1 - 1 / len(NANO)))
+
+
+def test_the_best_and_the_second_best_are_marked() -> None:
+    for name in NANO:
+        values = [
+            (cell["value"], cell.get("kind", "").split())
+            for row in rows()
+            if (cell := row["cells"].get(f"task:{name}")) and cell["value"] is not None
+        ]
+        scores = sorted({value for value, _ in values}, reverse=True)
+        assert all(("best" in kinds) == (value == scores[0]) for value, kinds in values)
+
+
+def test_kinds_are_known_and_told_on_the_page() -> None:
+    for slug in suites():
+        said = asked(f"/suites/{slug}")
+        used = {k for t in said["tables"] for r in t["rows"] for c in r["cells"].values()
+                for k in c.get("kind", "").split()}  # fmt: skip
+        assert used <= KINDS.keys()
+        text = Parsed(
+            TestClient(standard_app()).get(f"/suites/{slug}?tasks=all&rows=all", headers=BROWSER).text
+        )
+        plain = " ".join(text.text.split())
+        assert all(KINDS[kind].meaning in plain for kind in used - PLAIN), slug
+
+
+def test_a_paper_has_no_rank_and_no_mark() -> None:
+    found = [row for row in asked("/suites/glue", rows="all")["tables"][0]["rows"]
+             if row["cells"].get("origin", {}).get("value") == "reported"]  # fmt: skip
+    assert len(found) > 5
+    for row in found:
+        assert "rank" not in row["cells"]
+        kinds = {k for cell in row["cells"].values() for k in cell.get("kind", "").split()}
+        assert not kinds & {"best", "second"}
+
+
+@pytest.mark.parametrize("query", [{"type": "Nothing"}, {"sort": "nothing"}, {"view": "nothing"}])
+def test_names_that_are_none(query: dict[str, str]) -> None:
+    answer = TestClient(standard_app()).get(f"{PATH}.json", params=query)
+    assert answer.status_code == 404
+    assert "nothing" in answer.json()["error"]["message"].casefold()
