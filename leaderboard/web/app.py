@@ -153,7 +153,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
     static = _StaticFiles(directory=STATIC, packages=[("plotly", "package_data")])
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
-    add_error_handlers(app, site)
+    _add_error_handlers(app, site)
     app.add_middleware(BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
@@ -325,7 +325,7 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
 """What every page may answer beside itself, for the API's description."""
 
 
-def add_error_handlers(app: FastAPI, site: Site) -> None:
+def _add_error_handlers(app: FastAPI, site: Site) -> None:
     """Let the application answer its errors."""
 
     async def refused(request: Request, error: Exception) -> Response:
