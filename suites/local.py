@@ -28,7 +28,7 @@ from harness.core.types import (
     Task,
 )
 from harness.data import tables
-from harness.data.tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
+from harness.data.tables import HEADER, FileRow, absolute_path, read_qrels, read_rows, readable
 from suites import _local_description
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._local_description import KINDS, Learning, LocalTask
@@ -100,18 +100,18 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
     )
 
 
-def _text_columns(task: LocalTask, rows: Sequence[TableRow]) -> list[str]:
+def _text_columns(task: LocalTask, rows: Sequence[FileRow]) -> list[str]:
     """The names of the text columns in the files; the second may be in neither file."""
     one, two = task.column("text1"), task.column(OPTIONAL)
     there = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
     return [one, two] if there else [one]
 
 
-def _texts(columns: Sequence[str], rows: Sequence[TableRow]) -> Texts:
+def _texts(columns: Sequence[str], rows: Sequence[FileRow]) -> Texts:
     return tuple([record.text(name) for record in rows] for name in columns)
 
 
-def _unread(columns: Sequence[str], label: str, row: TableRow) -> tuple[str, ...]:
+def _unread(columns: Sequence[str], label: str, row: FileRow) -> tuple[str, ...]:
     """A note on another column that may hold a second text."""
     rest = [
         repr(name)
@@ -150,7 +150,7 @@ class _Labels:
     notes: tuple[str, ...] = ()
 
 
-def _numbers(column: str, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
+def _numbers(column: str, train: Sequence[FileRow], dev: Sequence[FileRow]) -> _Labels:
     """The labels of a regression task."""
     first, second = (tuple(record.number(column) for record in rows) for rows in (train, dev))
     for rows, values in ((train, first), (dev, second)):
@@ -169,7 +169,7 @@ def _large(values: Sequence[float]) -> tuple[str, ...]:
     )
 
 
-def _classes(column: str, learning: Learning, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
+def _classes(column: str, learning: Learning, train: Sequence[FileRow], dev: Sequence[FileRow]) -> _Labels:
     """Labels that are names, numbered from 0 in the order of `_in_order`, the positive one last."""
     first = [record.token(column) for record in train]
     names = _in_order(set(first))
@@ -200,7 +200,7 @@ def _in_order(names: Iterable[str]) -> list[str]:
     return sorted(found, key=int) if all(_WHOLE.fullmatch(name) for name in found) else found
 
 
-def _require_classes(names: list[str], learning: Learning, train: Sequence[TableRow]) -> None:
+def _require_classes(names: list[str], learning: Learning, train: Sequence[FileRow]) -> None:
     if len(names) < 2:
         raise _of(train, f"there is only the label {names[0]!r}: at least two are needed.")
     limited = _of_two(learning)
@@ -219,12 +219,12 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[Table
         )
 
 
-def _require_label(record: TableRow, name: str, names: Sequence[str], train: Path) -> None:
+def _require_label(record: FileRow, name: str, names: Sequence[str], train: Path) -> None:
     if name not in names:
         raise record.error(f"the label {name!r} is in no row of {train.name}.", hint=_there(name, names))
 
 
-def _require_both(found: set[str], learning: Learning, dev: Sequence[TableRow]) -> None:
+def _require_both(found: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
     limited = _of_two(learning)
     if limited and len(found) == 1:
         says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
@@ -244,7 +244,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
-def _of(rows: Sequence[TableRow], message: str, *, hint: str | None = None) -> DataError:
+def _of(rows: Sequence[FileRow], message: str, *, hint: str | None = None) -> DataError:
     return DataError(f"{rows[0].path}: {message}", hint=hint)
 
 
@@ -290,7 +290,7 @@ def _noted(data: Retrieval) -> Retrieval:
     return replace(data, notes=tuple(notes))
 
 
-def _document(task: LocalTask, record: TableRow, id_: str) -> Document:
+def _document(task: LocalTask, record: FileRow, id_: str) -> Document:
     column = task.column("title")
     optional = column == "title" and record.fields.get(column) is None
     title = "" if optional else record.text(column, may_be_blank=True)
@@ -427,7 +427,7 @@ SUITE = SuiteEntry(
 )
 
 
-def _grade(record: TableRow) -> int:
+def _grade(record: FileRow) -> int:
     """The relevance grade in a row of qrels."""
     value = record.value("score")
     if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
@@ -436,10 +436,10 @@ def _grade(record: TableRow) -> int:
     raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=HEADER)
 
 
-def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
+def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, FileRow]]:
     """The rows by id: the mapped column, else `_id` or `id`, else (not in retrieval) the row's number."""
     mapped = dict(task.columns).get("id")
-    found: dict[str, TableRow] = {}
+    found: dict[str, FileRow] = {}
     for number, record in enumerate(read_rows(path), start=1):
         column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
         if column is None and task.type == "retrieval":

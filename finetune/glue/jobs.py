@@ -333,11 +333,11 @@ class Finetune:
     def _trained(self, context: JobContext, trial: Trial, model: Classifier, rows: TokenizedTask) -> Progress:
         import torch
 
-        from finetune.glue.trainer import Evaluation, autocast_of, train
+        from finetune.glue import trainer
 
         assert isinstance(self.task.source, LabelSource)
         metrics = self.task.source.metrics
-        autocast = autocast_of(torch.device(context.device), trial)
+        autocast = trainer.autocast_of(torch.device(context.device), trial)
         told = 0
 
         def tell(step: int, steps: int) -> None:
@@ -349,11 +349,11 @@ class Finetune:
                 told = step
 
         torch.manual_seed(trial.seed)
-        return train(
+        return trainer.train(
             model,
             rows.train,
             trial,
-            lambda trained, step: Evaluation.of(trained, rows.dev, metrics, step, autocast=autocast),
+            lambda trained, step: trainer.Evaluation.of(trained, rows.dev, metrics, step, autocast=autocast),
             tell=tell,
             micro_batch=context.fewer(trial.batch_size) if context.halvings else None,
         )

@@ -149,13 +149,13 @@ class TokenizedTask:
         def make() -> tuple[LabelledData, TokenizedTask]:
             from transformers import AutoTokenizer
 
-            from harness.encoder.engine import let_end_pad, require_padding
+            from harness.encoder import engine
 
             with prepared_data(task, data, context.cache), no_bars():
                 labelled = source.load(task, data=data)
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            let_end_pad(tokenizer, family_in(folder))
-            require_padding(tokenizer)
+            engine.let_end_pad(tokenizer, family_in(folder))
+            engine.require_padding(tokenizer)
             device = torch.device(context.device)
             made = {
                 name: _tokenized(

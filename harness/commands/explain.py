@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.table import Table
 
 from harness.commands import options
 from harness.core import paths
 from harness.core.arguments import checked_fields, split_names
-from harness.core.encoding import Settings
+from harness.core.encoding import Settings, TextToken, TextTokens
 from harness.core.errors import UsageError
 from harness.core.terminal import console, print_table
 from harness.data.offline import forbid_network
@@ -21,11 +22,6 @@ from harness.plan.models import ModelOptions, subject
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import one_device, read_prompts, require_sides
 from harness.tools.explanation import Explanation, explain, require_token_vectors
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from harness.encoder.token_encoder import TextToken, TextTokens
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from harness.core.types import SEED, DocumentText, Dtype, Output, Role, Similarity, Size, Task
+from harness.core.types import (
+    SEED,
+    DocumentText,
+    Dtype,
+    Output,
+    Role,
+    Similarity,
+    Size,
+    Task,
+)
 
 
 class TextTask(Protocol):
@@ -231,3 +240,38 @@ class Ranking:
     stop_words: str = "auto"
     stemmer: str = "auto"
     rules: int = field(default=1, metadata={"later": True})
+
+
+TokenKind = Literal["text", "special", "prefix", "expansion"]
+"""The origin of a token: the text, the tokenizer's ends, the token of the side, or a query's filling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextToken:
+    """A token of a text as a model sees it.
+
+    Attributes:
+        token: The token as the tokenizer prints it.
+        start, end: The characters of the given text that it stands for; None where it stands for none.
+        kind: Its origin.
+        skipped: Whether it has no vector.
+    """
+
+    token: str
+    start: int | None
+    end: int | None
+    kind: TokenKind
+    skipped: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTokens:
+    """The tokens of a text, and the number that it would have without a limit, expansion left out."""
+
+    tokens: tuple[TextToken, ...]
+    whole: int
+
+    @property
+    def cut(self) -> int:
+        """The number of tokens that were cut off."""
+        return self.whole - sum(one.kind != "expansion" for one in self.tokens)

@@ -15,7 +15,7 @@ from typing import Any
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import canonical
 from harness.data.locate import DataSettings
-from harness.data.tables import TableRow, absolute_path, read_qrels, readable, stream_rows
+from harness.data.tables import FileRow, absolute_path, read_qrels, readable, stream_rows
 from harness.data.training.loading import load_training
 from harness.data.training.own_rows import BATCH, CORPUS, QUERIES, document_text, judgement_file
 from harness.data.training.sets import LocatedTraining, judged_folder, own_training
@@ -174,12 +174,12 @@ class _Builder:
         return known
 
 
-def _queries(file: Path) -> Iterator[tuple[str, TableRow]]:
+def _queries(file: Path) -> Iterator[tuple[str, FileRow]]:
     for row in stream_rows(file):
         yield row.token("_id"), row
 
 
-def _text(row: TableRow) -> str:
+def _text(row: FileRow) -> str:
     """Title and text of a document; empty for one without any."""
     fields = [row.fields.get(name) for name in ("title", "text")]
     blank = all(value is None or (isinstance(value, str) and not value.strip()) for value in fields)

@@ -18,7 +18,7 @@ FORMATS = (".jsonl", ".csv", ".tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableRow:
+class FileRow:
     """A row of a file: its fields by name, and its place."""
 
     path: Path
@@ -76,7 +76,7 @@ def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> Da
     return DataError(f"{path}:{line}: {message}", hint=hint)
 
 
-def read_rows(path: Path) -> list[TableRow]:
+def read_rows(path: Path) -> list[FileRow]:
     """The rows of a file, in its order.
 
     Raises:
@@ -88,7 +88,7 @@ def read_rows(path: Path) -> list[TableRow]:
     return found
 
 
-def stream_rows(path: Path) -> Iterator[TableRow]:
+def stream_rows(path: Path) -> Iterator[FileRow]:
     """The rows of a file one after the other, in its order; none in an empty file.
 
     Raises:
@@ -97,7 +97,7 @@ def stream_rows(path: Path) -> Iterator[TableRow]:
     return _json(path) if path.suffix == ".jsonl" else _csv(path)
 
 
-def _json(path: Path) -> Iterator[TableRow]:
+def _json(path: Path) -> Iterator[FileRow]:
     for line, text in _lines(path):
         if not text.strip():
             continue
@@ -109,7 +109,7 @@ def _json(path: Path) -> Iterator[TableRow]:
             raise _fail(path, line, f"not valid JSON: {error}.") from None
         if not isinstance(fields, dict):
             raise _fail(path, line, f"a JSON object is needed, not {text.strip()[:40]!r}.")
-        yield TableRow(path=path, line=line, fields=fields)
+        yield FileRow(path=path, line=line, fields=fields)
 
 
 def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -120,7 +120,7 @@ def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _csv(path: Path) -> Iterator[TableRow]:
+def _csv(path: Path) -> Iterator[FileRow]:
     rows = _csv_rows(path, "\t" if path.suffix == ".tsv" else ",")
     _, header = next(rows, (1, []))
     if len(set(header)) < len(header):
@@ -128,7 +128,7 @@ def _csv(path: Path) -> Iterator[TableRow]:
     for line, values in rows:
         if len(values) != len(header):
             raise _fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
-        yield TableRow(path=path, line=line, fields=dict(zip(header, values, strict=True)))
+        yield FileRow(path=path, line=line, fields=dict(zip(header, values, strict=True)))
 
 
 def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -214,7 +214,7 @@ QRELS_HEADER = ("query-id", "corpus-id", "score")
 HEADER = f"The columns of a qrels file are {', '.join(QRELS_HEADER)}."
 
 
-def read_qrels(path: Path) -> list[TableRow]:
+def read_qrels(path: Path) -> list[FileRow]:
     """The rows of a relevance file: fields query-id, corpus-id and score, all strings or numbers.
 
     A text file has three columns with BEIR's header or without a header, or TREC's four without a header.
@@ -230,16 +230,16 @@ def read_qrels(path: Path) -> list[TableRow]:
     return found
 
 
-def _qrels(path: Path) -> Iterator[TableRow]:
+def _qrels(path: Path) -> Iterator[FileRow]:
     order = QRELS_HEADER
     for line, text in _lines(path):
         values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
         if set(values) == set(QRELS_HEADER) and line == 1:
             order = (values[0], values[1], values[2])
         elif len(values) == 4:
-            yield TableRow(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
+            yield FileRow(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
         elif len(values) == 3:
-            yield TableRow(path=path, line=line, fields=dict(zip(order, values, strict=True)))
+            yield FileRow(path=path, line=line, fields=dict(zip(order, values, strict=True)))
         elif text.strip():
             raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from harness.core.errors import ModelError, UsageError
 from harness.encoder import backbones
-from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
+from harness.encoder.attention import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from sentence_transformers.models import Module
 from sentence_transformers.util import fullname, import_from_string
 from torch import Tensor, nn
 
-from harness.core.encoding import Encoding, LateInteraction
+from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenized
@@ -210,41 +209,6 @@ def _filling_token(tokenizer: Any) -> int:
 def skipped_tokens(tokenizer: Any, late: LateInteraction) -> tuple[int, ...]:
     """The tokens of documents that have no vector; a word without a token stands for the unknown one."""
     return tuple(one for one in tokenizer.convert_tokens_to_ids(list(late.skiplist)) if one is not None)
-
-
-TokenKind = Literal["text", "special", "prefix", "expansion"]
-"""The origin of a token: the text, the tokenizer's ends, the token of the side, or a query's filling."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextToken:
-    """A token of a text as a model sees it.
-
-    Attributes:
-        token: The token as the tokenizer prints it.
-        start, end: The characters of the given text that it stands for; None where it stands for none.
-        kind: Its origin.
-        skipped: Whether it has no vector.
-    """
-
-    token: str
-    start: int | None
-    end: int | None
-    kind: TokenKind
-    skipped: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextTokens:
-    """The tokens of a text, and the number that it would have without a limit, expansion left out."""
-
-    tokens: tuple[TextToken, ...]
-    whole: int
-
-    @property
-    def cut(self) -> int:
-        """The number of tokens that were cut off."""
-        return self.whole - sum(one.kind != "expansion" for one in self.tokens)
 
 
 def _text_tokens(module: Any, text: str, prompt: str, late: LateInteraction, role: Role) -> TextTokens:

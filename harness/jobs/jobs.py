@@ -136,15 +136,15 @@ class Resolve:
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Load the model, refuse it if it loads wrongly, and return its facts."""
-        from harness.encoder.sanity import check_encoder, require_sane
+        from harness.encoder import sanity
 
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         artifact = with_weights(self.artifact, context.remote)
         encoder = context.engine(artifact, self.encoding)
         try:
-            report = check_encoder(encoder, lambda: context.load(artifact, self.encoding))
+            report = sanity.check_encoder(encoder, lambda: context.load(artifact, self.encoding))
             if self.gate:
-                require_sane(report)
+                sanity.require_sane(report)
         except BaseException:
             context.forget()
             raise

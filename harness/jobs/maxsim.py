@@ -151,14 +151,16 @@ class MaxSimRanker:
         """
         import numpy as np
 
-        from harness.search.plaid_index import ExactSearch, PlaidIndex
+        from harness.search import plaid_index
 
         context, sample = self._context, sampled_queries(len(queries))
         space = context.space(*self._of, "document")
-        index = PlaidIndex.of(space, documents, settings, cache=context.cache, device=context.device)
+        index = plaid_index.PlaidIndex.of(
+            space, documents, settings, cache=context.cache, device=context.device
+        )
         own = context.space(*self._of, "query")
         some = [queries[row] for row in sample.tolist()]
-        exact = ExactSearch(asked.take(sample), own, some, device=context.device)
+        exact = plaid_index.ExactSearch(asked.take(sample), own, some, device=context.device)
         was_there, before = index.is_there, self.seconds.copy()
         if not self._complete(index, exact, documents, was_there=was_there):
             return None

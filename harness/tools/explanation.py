@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.core.encoding import Encoding, OwnTexts
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.core.encoding import Encoding, OwnTexts, TextTokens
 from harness.core.errors import UsageError
 from harness.core.types import SIDES, Role
 from harness.jobs.context import JobContext
 from harness.plan.plan import ConfiguredModel
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from harness.encoder.token_encoder import TextTokens
-    from harness.storage.vectors import TokenVectors
+from harness.storage.vectors import TokenVectors
 
 _TEXTS = OwnTexts()
 

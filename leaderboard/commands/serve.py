@@ -98,7 +98,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    from leaderboard.web.app import create_app, refresh_again_and_again, worker_app
+    from leaderboard.web import app
     from leaderboard.web.site import open_site
 
     options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
@@ -109,12 +109,12 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
         entries, address = len(site.queries.entries), f"http://{at}:{listening.getsockname()[1]}"
         click.echo(f"{entries:,} entries. Open {address}  (Ctrl-C ends)", err=True)
         if workers == 1:
-            uvicorn.Server(uvicorn.Config(create_app(settings, site), **options)).run(sockets=[listening])
+            uvicorn.Server(uvicorn.Config(app.create_app(settings, site), **options)).run(sockets=[listening])
             return 0
         ends = Event()
-        refresher = Thread(target=refresh_again_and_again, args=[site, ends])
+        refresher = Thread(target=app.refresh_again_and_again, args=[site, ends])
         refresher.start()
-        worker = partial(worker_app, settings)
+        worker = partial(app.worker_app, settings)
         options |= {"workers": workers, "timeout_worker_healthcheck": PATIENCE}
         config = uvicorn.Config(worker, factory=True, **options)
         try:

@@ -35,7 +35,7 @@ MEMORY = "96MB"
 """Of a query."""
 
 
-class TaskResult(NamedTuple):
+class EntryResult(NamedTuple):
     """One task's outcome; of several revisions of a model, `source` is the entry whose own it is."""
 
     id: int
@@ -336,7 +336,7 @@ class Queries:
                 self._stored_of.popitem(last=False)
         return self._stored_of[ids]
 
-    def results(self, **where: Any) -> list[TaskResult]:
+    def results(self, **where: Any) -> list[EntryResult]:
         """Results by task, entry, key or number, without their documents; lists stand for any of them.
 
         An entry that stands for several revisions has the results that were chosen, under their own numbers.
@@ -344,7 +344,7 @@ class Queries:
         fits, values = _conditions(where)
         own = " AND source = entry" if "id" in where else ""
         sql = f"SELECT {_RESULT} FROM results WHERE {fits}{own} ORDER BY task, id, entry"
-        return [TaskResult._make(row) for row in self._rows(sql, *values)]
+        return [EntryResult._make(row) for row in self._rows(sql, *values)]
 
     def scores(self, **where: Any) -> list[ScopeScore]:
         """Scores by entry, scope or result; lists stand for any of them."""
@@ -375,13 +375,13 @@ class Queries:
         )
         return {scope: (entry, value) for scope, entry, value in rows}
 
-    def task_results(self, tasks: Sequence[str]) -> list[tuple[TaskResult, Raw]]:
+    def task_results(self, tasks: Sequence[str]) -> list[tuple[EntryResult, Raw]]:
         """Every result of some tasks with its main scores by split and subset."""
         found = self.results(task=list(tasks))
         raw = self._raw_scores(found)
         return [(row, raw[row.id]) for row in found]
 
-    def _raw_scores(self, results: Sequence[TaskResult]) -> dict[int, Raw]:
+    def _raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
         imported = [row for row in results if self.entries[row.source].origin == "imported"]
         others = {row.id: row for row in results if self.entries[row.source].origin != "imported"}
         found: dict[int, Raw] = {**self._imported_scores(imported)}
@@ -391,7 +391,7 @@ class Queries:
         return found
 
     def _imported_scores(
-        self, results: Sequence[TaskResult]
+        self, results: Sequence[EntryResult]
     ) -> dict[int, dict[str, dict[str, float | None]]]:
         """Main scores by split and subset, read from the Parquet files of imports."""
         numbers = self._numbers({row.source for row in results})
@@ -419,7 +419,7 @@ class Queries:
         rows = self._rows(sql, list(entries))
         return {number: (source, row) for number, source, row in rows}
 
-    def source_file(self, result: TaskResult) -> str:
+    def source_file(self, result: EntryResult) -> str:
         """The file of an imported result below its source's folder of results; empty for any other."""
         numbers = self._numbers({result.source})
         source, number = numbers.get(result.source, ("", None))
@@ -449,11 +449,11 @@ class Queries:
         document = self.result_documents([number]).get(number)
         return self._imported_scores(self.results(id=number))[number] if document is None else document
 
-    def newest(self, count: int) -> list[tuple[TaskResult, Entry]]:
+    def newest(self, count: int) -> list[tuple[EntryResult, Entry]]:
         """The records that were written last, with their entries."""
         fits = "written IS NOT NULL AND key IS NOT NULL ORDER BY written DESC, id DESC LIMIT ?"
         rows = self._rows(f"SELECT {_RESULT} FROM results WHERE {fits}", count)
-        return [(row, self.entries[row.entry]) for row in map(TaskResult._make, rows)]
+        return [(row, self.entries[row.entry]) for row in map(EntryResult._make, rows)]
 
     def facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
@@ -462,7 +462,7 @@ class Queries:
         return found
 
 
-_RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (TaskResult, ScopeScore))
+_RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (EntryResult, ScopeScore))
 
 
 def _conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:

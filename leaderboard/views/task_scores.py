@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from harness.core.types import Column, Task
 from leaderboard.data.entries import Entry, precedence
-from leaderboard.data.queries import Queries, TaskResult
+from leaderboard.data.queries import EntryResult, Queries
 from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, scope_of, slug, views
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
@@ -205,7 +205,7 @@ class Scored:
         return known and self.reason in (("",) if pinned else ("", "other"))
 
 
-Results: TypeAlias = "Sequence[tuple[TaskResult, Raw]]"
+Results: TypeAlias = "Sequence[tuple[EntryResult, Raw]]"
 """Results with their main scores by split and subset."""
 
 
@@ -305,7 +305,7 @@ def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best]:
     known.update(dict.fromkeys(wanted))
     for scope, (entry, value) in (queries.best_scores(list(scopes)) if scopes else {}).items():
         known[scopes[scope]] = queries.entries[entry], value
-    others: dict[str, list[tuple[TaskResult, Raw]]] = {name: [] for name in wanted if name not in questions}
+    others: dict[str, list[tuple[EntryResult, Raw]]] = {name: [] for name in wanted if name not in questions}
     for row, raw in results_of(queries, list(others)) if others else ():
         others[row.task].append((row, raw))
     for name, results in others.items():

@@ -25,7 +25,7 @@ from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.snapshot import SiteIndex, open_index
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
-from leaderboard.web.headers import CHART_POLICY
+from leaderboard.web.middleware import CHART_POLICY
 from leaderboard.web.page import FORMATS, Page, PageRoute, missing
 from leaderboard.web.parameters import State, address, describe_errors
 from leaderboard.web.settings import SiteSettings

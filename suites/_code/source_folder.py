@@ -21,7 +21,7 @@ from harness.data import tables
 from suites._code import languages
 from suites._code.functions import Function
 from suites._code.history import NoHistoryError, head, read_history
-from suites._code.python import python_functions, python_version
+from suites._code.languages import python_functions, python_version
 from suites._code.source import LANGUAGES, SourceFiles, UnreadableError, read_source, source_files
 from suites._code.tasks import Tasks, commit_tasks, function_tasks
 from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash, size

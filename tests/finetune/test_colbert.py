@@ -19,12 +19,12 @@ from transformers.models.modernbert import modeling_modernbert
 import late_models
 import scored_data
 import tiny
-from finetune.colbert.plan import ColBERTRecipe
 from finetune.colbert.settings import ColBERTSettings
 from finetune.colbert.training import ColBERTSetup
 from finetune.embedding import trainer as module
 from finetune.embedding.trainer import train
 from finetune.recipes import colbert
+from finetune.recipes.colbert import ColBERTRecipe
 from harness.core.encoding import Settings
 from harness.core.errors import HarnessError, UsageError
 from harness.core.types import SIDES, Artifact

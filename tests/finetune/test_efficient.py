@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import tiny
-from finetune.efficient.plan import EfficientRecipe
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
 from finetune.embedding.losses import symmetric_loss
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
+from finetune.recipes._efficient import EfficientRecipe
 from harness.core.errors import HarnessError, UsageError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import tiny
-from finetune.efficient.tuning import TuningSettings, apply_tuning, merge_adapters, usual_rate
+from finetune.efficient.settings import TuningSettings, apply_tuning, merge_adapters, usual_rate
 from finetune.flops import ParameterCount, backbone_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
@@ -384,7 +384,7 @@ def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
-from finetune.efficient.tuning import TuningSettings, usual_rate
+from finetune.efficient.settings import TuningSettings, usual_rate
 from finetune.flops import ParameterCount, backbone_parameters
 TuningSettings(method="freeze", frozen="1/3").frozen_blocks(3)
 size = backbone_parameters(__import__("pathlib").Path({str(folder)!r}))

@@ -13,8 +13,7 @@ from torch import Tensor
 import plain_attention
 import tiny_networks
 from harness.encoder import backbones
-from harness.encoder.attention.interface import Needs
-from harness.encoder.attention.kernels import AUTO, BACKENDS, choose
+from harness.encoder.attention import AUTO, BACKENDS, Needs, choose
 from harness.encoder.network.layers import _slopes
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from harness.encoder.attention.interface import Needs
+from harness.encoder.attention import Needs
 
 
 def attend(

@@ -22,7 +22,7 @@ from harness.core.identity import digest
 from harness.core.registry import Registry
 from harness.data.prepared import naming_full_disk
 from harness.data.schema import TableHead, one_line
-from harness.data.tables import TableRow, read_qrels, readable, stream_rows
+from harness.data.tables import FileRow, read_qrels, readable, stream_rows
 from harness.data.training.text_rows import ColumnPath, path_in
 
 if TYPE_CHECKING:
@@ -427,9 +427,9 @@ def _judged_rows(corpus: Path, queries: Path, judged: Path) -> Iterator[_Row]:
         yield asked[query].text("text"), document_text(found[document])
 
 
-def _by_id(path: Path, wanted: Collection[str]) -> dict[str, TableRow]:
+def _by_id(path: Path, wanted: Collection[str]) -> dict[str, FileRow]:
     """The wanted rows of a file by their `_id`."""
-    found: dict[str, TableRow] = {}
+    found: dict[str, FileRow] = {}
     with readable(path):
         for row in stream_rows(path):
             name = row.token("_id")
@@ -440,7 +440,7 @@ def _by_id(path: Path, wanted: Collection[str]) -> dict[str, TableRow]:
     return found
 
 
-def document_text(row: TableRow) -> str:
+def document_text(row: FileRow) -> str:
     """Title and text of a document with a blank between them, as mteb puts them together."""
     title = row.text("title", may_be_blank=True) if "title" in row.fields else ""
     text = f"{title} {row.text('text', may_be_blank=True)}".strip()
@@ -484,7 +484,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(row: TableRow, first: TableRow, paths: Sequence[ColumnPath], score: str) -> _Row:
+def _checked(row: FileRow, first: FileRow, paths: Sequence[ColumnPath], score: str) -> _Row:
     """The texts of a row, and its score if there is one.
 
     Raises:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from harness.core.errors import ModelError
-from harness.encoder.attention.interface import Layout, Needs
+from harness.encoder.attention import Layout, Needs
 from harness.encoder.family import Architecture
 
 Table = tuple["Tensor", "Tensor"]

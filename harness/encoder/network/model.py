@@ -15,8 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrained
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
 from harness.core.errors import ModelError
-from harness.encoder.attention.interface import Layout, Needs
-from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
+from harness.encoder.attention import AUTO, LIBRARY_NAMES, Layout, Needs, choose
 from harness.encoder.family import MODEL_TYPE, Architecture
 from harness.encoder.network.layers import (
     Block,

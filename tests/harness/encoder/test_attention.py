@@ -9,10 +9,8 @@ import torch
 import plain_attention
 import tiny_networks
 from harness.core.errors import UsageError
-from harness.encoder.attention import kernels
-from harness.encoder.attention.interface import Needs
-from harness.encoder.attention.kernels import BACKENDS, choose
-from harness.encoder.attention.sdpa import Sdpa, _Blocks, _spans
+from harness.encoder import attention
+from harness.encoder.attention import BACKENDS, Needs, Sdpa, _Blocks, _spans, choose
 from harness.encoder.family import Architecture
 from harness.encoder.network.layers import _slopes
 
@@ -145,13 +143,13 @@ def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, r
 
 def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    kernels._missing.cache_clear()
+    attention._missing.cache_clear()
     assert "is not installed" in str(BACKENDS["flash"].refusal(CPU, torch.float16, Needs()))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(__import__("sys").modules, "flash_attn", None)
-    kernels._missing.cache_clear()
+    attention._missing.cache_clear()
     assert "does not import" in str(BACKENDS["flash"].refusal(CPU, torch.float16, Needs()))
-    kernels._missing.cache_clear()
+    attention._missing.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -174,14 +172,14 @@ def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(kernels, "_missing", lambda: "flash-attn is not installed")
-    monkeypatch.setattr(kernels, "_has_varlen", lambda: True)
+    monkeypatch.setattr(attention, "_missing", lambda: "flash-attn is not installed")
+    monkeypatch.setattr(attention, "_has_varlen", lambda: True)
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
 
 def test_flash_attn_brings_dropout_and_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
-    monkeypatch.setattr(kernels, "_missing", lambda: None)
+    monkeypatch.setattr(attention, "_missing", lambda: None)
     for needs in (Needs(dropout=0.1), Needs(slopes=_slopes(4))):
         assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 from harness.storage.store import Store
 from leaderboard.web.app import PageJson, create_app
-from leaderboard.web.headers import HEADERS
+from leaderboard.web.middleware import HEADERS
 from leaderboard.web.page import FORMATS
 from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import STATIC, asset

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from suites._code.functions import Function, distinct
-from suites._code.python import python_version
+from suites._code.languages import python_version
 from suites._code.source_folder import SourceFolder
 from suites._code.tasks import (
     CORPUS,

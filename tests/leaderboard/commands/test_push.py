@@ -22,10 +22,9 @@ from harness.core.identity import digest
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
 from leaderboard.commands import push
-from leaderboard.web import push as client
+from leaderboard.commands.push import Answer, Client, Parcel, SiteError, address, is_open
 from leaderboard.web.intake import Intake, router
 from leaderboard.web.limits import Limits
-from leaderboard.web.push import Answer, Client, Parcel, SiteError, address, is_open
 from leaderboard.web.tokens import Tokens
 
 ARTIFACT = "ab" * 32
@@ -326,7 +325,7 @@ def test_a_site_that_is_away_ends_the_push(
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setenv("HARNESS_TOKEN", "ehw_x")
-    monkeypatch.setattr(client, "TRIES", 1)
+    monkeypatch.setattr(push, "TRIES", 1)
     with pytest.raises(SiteError, match="cannot be pushed to"):
         harness("--to", url, "--results", results)
     assert capsys.readouterr().out == f"3 records for {url}: 0 new, 0 there already, 3 not sent.\n"

@@ -12,8 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
-from leaderboard.web.headers import SecurityHeaders
-from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
+from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_requests_are_counted_by_template(app: FastAPI) -> None:
 
 def test_the_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("leaderboard.web.metrics.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("leaderboard.web.middleware.time.monotonic", lambda: now[0])
     metrics, other = Metrics(), Metrics()
     metrics.refreshed(7)
     metrics.cache.labels("hit").inc()

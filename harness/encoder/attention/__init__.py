@@ -1,1 +1,0 @@
-"""Attention over packed sequences: one interface, several backends."""
