@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -86,16 +86,22 @@ def test_no_option_is_documented_that_is_not_there() -> None:
     assert set(re.findall(r"^\| `(--[a-z-]+)`", page, re.MULTILINE)) <= there
 
 
+def texts(*packages: str) -> Iterator[tuple[Path, str]]:
+    """Every string of the packages' code, with its file."""
+    for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path, node.value
+
+
 def test_no_option_is_advised_that_is_not_there() -> None:
     """In the sentences of the code; `OTHERS` are options of other programs."""
     there = {o for _, c in EVERY for p in c.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
     advised = {
         (option, str(path.relative_to(ROOT)))
-        for package in ("harness", "finetune", "suites", "leaderboard")
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
-        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b", node.value)
+        for path, text in texts("harness", "finetune", "suites", "leaderboard")
+        if " " in text
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b", text)
     }
     assert [one for one in sorted(advised) if one[0] not in there | OTHERS] == []
 
@@ -103,10 +109,9 @@ def test_no_option_is_advised_that_is_not_there() -> None:
 def test_every_setting_of_the_environment_is_documented() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text()
     used = {
-        name
-        for package in ("harness", "leaderboard")
-        for path in (ROOT / package).rglob("*.py")
-        for name in re.findall(r"\bHARNESS_[A-Z_]+\b", path.read_text())
+        text
+        for _, text in texts("harness", "leaderboard")
+        if text.startswith("HARNESS_") and text.isidentifier() and text != "HARNESS_"
     }
     assert used == set(SETTINGS)
     assert all(f"`{name}`" in page for name in used)
@@ -153,20 +158,23 @@ def test_every_command_is_in_the_json_page() -> None:
     ],
 )
 def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source: tuple[Any, ...]) -> None:
-    """The keys that a function writes first in a line, or the fields of a dataclass."""
+    """The keys of the dictionaries that a function writes, or the fields of a dataclass."""
     page = (ROOT / "docs" / "json.md").read_text().partition(row)[2]
     part = page.partition("\n## ")[0] if row.startswith("#") else page.partition("\n")[0]
     names = [
         name
         for one in source
-        for name in (
-            [field.name for field in fields(one)]
-            if is_dataclass(one)
-            else re.findall(r'^ +"(\w+)":', inspect.getsource(one), re.MULTILINE)
-        )
+        for name in ([field.name for field in fields(one)] if is_dataclass(one) else keys_in(one))
     ]
     assert names
     assert [name for name in names if f"`{name}`" not in part] == []
+
+
+def keys_in(function: Callable[..., Any]) -> list[str]:
+    """The keys of the dictionaries in a function's code."""
+    tree = ast.parse(inspect.getsource(function))
+    keys = (key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys)
+    return [key.value for key in keys if isinstance(key, ast.Constant)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
@@ -203,8 +211,8 @@ SITE = """
 from pathlib import Path
 from starlette.testclient import TestClient
 from leaderboard.web.app import create_app
-from leaderboard.web.settings import Settings
-client = TestClient(create_app(Settings(results=(Path("results"),))))
+from leaderboard.web.settings import SiteSettings
+client = TestClient(create_app(SiteSettings(results=(Path("results"),))))
 print(client.get("/organisations", headers={"accept": "text/html"}).text)
 print(client.get("/organisations.json").json()["tables"][0]["rows"][0]["cells"])
 """

@@ -24,7 +24,7 @@ class TaskDescription:
     def sentence(self) -> str:
         """The first sentence of the text.
 
-        >>> Description(text="Of St. Petersburg, v1.5. And more.").sentence
+        >>> TaskDescription(text="Of St. Petersburg, v1.5. And more.").sentence
         'Of St. Petersburg, v1.5.'
         """
         return re.split(r"(?<=[a-z0-9)]{2}\.|\.\d\.) (?=[A-Z])", self.text)[0]

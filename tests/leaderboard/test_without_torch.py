@@ -23,7 +23,7 @@ from unittest import mock
 from starlette.testclient import TestClient
 from leaderboard.data.suites import (SiteSuite, slug)
 from leaderboard.web.app import create_app
-from leaderboard.web.settings import Settings
+from leaderboard.web.settings import SiteSettings
 from harness.core import paths
 from harness.plan import catalog
 from harness.core.types import SuiteOptions
@@ -33,7 +33,7 @@ typed = ("glue", "nanobeir", "mteb")
 suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in typed}}
 with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
-    app = create_app(Settings(results=(folder,), reported=paths.reported_folder(), refresh=0,
+    app = create_app(SiteSettings(results=(folder,), reported=paths.reported_folder(), refresh=0,
                               snapshots=folder / "site", pages_a_minute=10**6))
 client = TestClient(app)
 said = {{}}

@@ -207,7 +207,7 @@ def test_a_language_without_its_grammar_is_left_out_and_told(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repo / "a.js").write_text("".join(javascript(n) for n in range(11)))
-    monkeypatch.setattr(source_folder._languages, "is_installed", lambda language: False)
+    monkeypatch.setattr(source_folder.languages, "is_installed", lambda language: False)
     suite = opened(repo)
     assert [task.name for task in suite.tasks] == ["tool.CodeSearch", "tool.CodeSearch.named"]
     assert "JavaScript is not read: tree-sitter and tree-sitter-javascript are not installed." in suite.notes

@@ -563,7 +563,9 @@ def test_a_member_that_diverges_is_left_out(
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     begin = "        spec.log.begin("
     fault = "        if self.settings.share >= 1:\n            raise DivergenceError('The loss is NaN.')\n"
-    text = text.replace(begin, fault + begin).replace("import DataError", "import DataError, DivergenceError")
+    text = text.replace(begin, fault + begin).replace(
+        "\n\nfrom collections", "\n\nfrom harness.core.errors import DivergenceError\nfrom collections"
+    )
     (tmp_path / "steep_recipe.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
