@@ -20,6 +20,7 @@ from harness.jobs.context import Event, WorkerLimits
 from harness.jobs.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.jobs.training_jobs import Choose
 from harness.plan.plan import Plan, PlannedScore
+from harness.search.plaid import drop_indexes
 from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, Record
 from harness.storage.remote import RemoteLeases
@@ -520,7 +521,6 @@ class Driver:
         mine = self._cells_of[artifact]
         found = [self.results[key].how for key in mine if key in self.results]
         if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
-            from harness.search.plaid import drop_indexes
             from harness.storage.vectors import drop_vectors
 
             self.vectors_dropped += drop_vectors(self._cache, artifact) + drop_indexes(self._cache, artifact)
