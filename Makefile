@@ -19,8 +19,9 @@ demo: $(VENV)/.demo ## evaluate a small model offline, into a fresh build/demo
 	rm -rf build/demo
 	$(BIN)/harness run --model minilm --suite stdlib --results build/demo/results --cache build/demo/cache
 
-# One worker for each core; ARGS goes to pytest and may name a file or one's own -m.
-PYTEST := $(BIN)/pytest -q -n auto --dist worksteal
+# One worker for each core; ARGS goes to pytest and may name a file or one's own -m. Tests start some
+# hundred processes: without files of byte code each would compile the project anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n auto --dist worksteal
 
 test: $(VENV)/.dev ## run the tests but the slow ones
 	$(PYTEST) -m "not slow" $(ARGS)

@@ -301,6 +301,7 @@ def test_a_how_to_does_what_it_says(page: str, read: dict[str, list[tuple[int | 
             assert re.search(pattern, plain(out)), f"{asked}\n{line}\n{out}"
 
 
+@pytest.mark.slow
 def test_the_scripts_print_what_they_compute(read: dict[str, list[tuple[int | None, str]]]) -> None:
     run, _, check, watch = (out for _, out in read["python"])
     scores = [line.split() for line in run.splitlines()]

@@ -214,6 +214,7 @@ def test_loss_and_gradients_by_contrast_are_those_of_pylate(
     assert largest_difference(ours[1], theirs) <= 1e-12
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_opened_by_pylate_with_equal_vectors(
     make: Callable[..., TrainingSpec], tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def test_only_the_weights_of_the_method_are_others(
         assert not any("embeddings" in name or "layer.0." in name for name in changed)
 
 
+@pytest.mark.slow
 def test_a_budget_chooses_the_steps(make: Callable[..., TrainingSpec], rows: LocatedTraining) -> None:
     """The operations of all steps are the budget but for the last step, and epochs are added."""
     once = make("full", tokens_per_pair=10)

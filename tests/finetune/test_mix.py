@@ -271,6 +271,7 @@ def test_inputs_have_the_instruction_of_their_set(
     assert seen == {0, 1, 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"draws": "turns", "distinct": True, "reduction": "sum", "alpha": 0.0}]
 )
@@ -289,6 +290,7 @@ def test_a_training_killed_twice_ends_as_an_undisturbed_one(
     ]
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     """AdamW's first moments after a step, here without dropout."""
 

@@ -137,7 +137,6 @@ def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_p
     assert list(scores[2].values()) != list(scores[3].values())
 
 
-@pytest.mark.slow
 def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tmp_path: Path) -> None:
     from harness.encoder.backbones.minilm import _locate
 
@@ -354,7 +353,6 @@ def test_tasks_without_data_are_named_at_once_and_the_rest_is_planned(
         ("queries.jsonl", '{"_id": "q0"}', "queries.jsonl:1"),
     ],
 )
-@pytest.mark.slow
 def test_a_bad_row_fails_its_task_with_file_and_line(
     own_data: Path, tmp_path: Path, file: str, row: str, said: str
 ) -> None:

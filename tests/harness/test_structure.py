@@ -144,6 +144,7 @@ def test_only_the_bridge_imports_mteb() -> None:
                 assert not any(name.split(".")[0] == "mteb" for name in imports(path)), path
 
 
+@pytest.mark.slow
 def test_no_module_has_the_name_of_what_the_package_offers() -> None:
     """`harness.run` stays callable when every submodule has been imported."""
     code = """

@@ -86,6 +86,7 @@ def test_every_page(results: Path) -> None:
     assert not HEAVY & set(modules)
 
 
+@pytest.mark.slow
 def test_export(results: Path) -> None:
     done = run(BLOCK, "export", "/suites/nanobeir", "--format", "csv", "--results", results)
     assert done.returncode == 0, done.stderr
@@ -93,6 +94,7 @@ def test_export(results: Path) -> None:
     assert "acme/tiny-large" in done.stdout
 
 
+@pytest.mark.slow
 def test_static_files(results: Path, tmp_path: Path) -> None:
     done = run(FEW, "serve", "--static", tmp_path / "site", "--results", results)
     assert done.returncode == 0, done.stderr

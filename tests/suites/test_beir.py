@@ -154,7 +154,6 @@ SIZES = {
 """Queries and documents of CoIR's CodeSearchNet, as its paper counts them."""
 
 
-@pytest.mark.slow
 def test_what_a_query_is_in_each_direction() -> None:
     """By mteb's own words and counts: CoIR's queries are code, far longer than the texts looked for."""
     import mteb
@@ -169,7 +168,6 @@ def test_what_a_query_is_in_each_direction() -> None:
         assert lengths[0] > 1.9 * lengths[1]
 
 
-@pytest.mark.slow
 def test_hits_with_the_id_of_the_query_are_left_out_where_mteb_does_so() -> None:
     import mteb
 
@@ -207,7 +205,6 @@ def task_of(name: str, folder: Path, **narrowed: Any) -> Any:
     return task
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task", "same_ids"),
     [*((suite, task, False) for suite, (task, _) in SUITES.items()), ("beir", "ArguAna", True)],
@@ -287,7 +284,6 @@ def model(tmp_path: Path) -> str:
     return str(tiny.folder(family, tmp_path / "model"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SUITES, "beir"])
 def test_a_suite_runs_on_a_data_root(
     name: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -87,6 +87,7 @@ def packages(tmp_path: Path) -> Path:
     return library.parent
 
 
+@pytest.mark.slow
 def test_pairs_of_docstring_and_source_of_installed_packages(packages: Path, tmp_path: Path) -> None:
     settings = DataSettings(cache=tmp_path / "cache", offline=True)
     located = own_training(f"code:{packages}", settings)

@@ -733,6 +733,7 @@ def test_numbers_are_learnt_from_pairs(trained: Runner, folder: Folder, tmp_path
         assert raw[name] == pytest.approx(np.mean([score(*seed).statistic for seed in seeds]))
 
 
+@pytest.mark.slow
 def test_a_copy_of_glue_scores_what_glue_scores(trained: Runner, folder: Folder, tmp_path: Path) -> None:
     root = data_root(tmp_path / "root")
     said = {"MRPC": 'metrics = ["accuracy", "f1"]\npositive = "one"', "RTE": "", "STS-B": ""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +25,9 @@ class RayNodes:
     def __init__(self, folder: Path, *, nodes: int = 3, cpus: int = 1, gpus: int = 0) -> None:
         self.mark = os.urandom(8).hex()
         os.environ[MARK] = self.mark
+        self._folder = folder
+        os.environ["RAY_TMPDIR"] = str(folder)  # where Ray notes the newest cluster's address
+        (folder / "ray").mkdir(parents=True)
         self._more: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": 100 * 2**20}
         self._more["memory"] = 8 * 2**30
         head = {**self._more, "include_dashboard": False, "temp_dir": str(folder)}
@@ -38,7 +42,9 @@ class RayNodes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cluster.shutdown()
-        os.environ.pop(MARK, None)
+        for name in (MARK, "RAY_TMPDIR"):
+            os.environ.pop(name, None)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self, chance: random.Random) -> None:
         """Kill a random node but the first, at once and with all that runs on it."""

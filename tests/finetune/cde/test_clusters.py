@@ -536,6 +536,7 @@ def test_without_dropout_a_text_has_one_vector_in_training(
         assert torch.equal(one, other) != dropout
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(
     make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def test_bfloat16_is_bfloat16_in_both_runs(tmp_path: Path, inside: bool) -> None
     assert whole({name: plain[name] - cached[name] for name in plain}) < 0.03 * whole(plain)
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_mean_of_both_batches(tmp_path: Path) -> None:
     model = two_stage_models.module(tmp_path, dropout=0.2, sequence_dropout=0.2).double().train()
     for rank in range(2):

@@ -221,6 +221,7 @@ def test_more_documents_than_places_are_drawn_and_fewer_repeated(model: Any) -> 
 # The training
 
 
+@pytest.mark.slow
 def test_the_model_is_the_planned_one_and_goes_on_where_it_was_killed(
     make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +307,7 @@ def test_pairs_for_less_than_one_batch_are_refused(
     assert asked.plan(first.backbone, more, seed=7).steps == asked.settings.epochs
 
 
+@pytest.mark.slow
 def test_two_processes_have_groups_of_their_own(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     losses = {}
     for name, devices in (("one", ("cpu",)), ("two", ("cpu", "cpu"))):
@@ -358,6 +360,7 @@ def test_a_small_batch_repeats_its_documents_and_says_so(
     assert not any("context_size" in note for note in recipe(**SMALL).plan(backbone, data, seed=1).notes)
 
 
+@pytest.mark.slow
 def test_both_trainings_in_one_command(tmp_path: Path, guide: Path) -> None:
     """Two mixes of the user's own, one model after the other by key, and only what is missing is made."""
     backbone = tiny.folder(tiny.families()["bert"], tmp_path / "tiny")

@@ -393,6 +393,7 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainingSpec, int, str], 
     return killed
 
 
+@pytest.mark.slow
 def test_a_killed_training_ends_as_an_undisturbed_one(
     make: Callable[..., TrainingSpec], kill: Callable[[TrainingSpec, int, str], None]
 ) -> None:
@@ -434,6 +435,7 @@ def test_a_request_to_stop_leaves_a_checkpoint(make: Callable[..., TrainingSpec]
 # Several processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{"batch_size": 64}, {"batch_size": 64, "group_size": 8, "last_batch": "kept", "chunk": 6}]
 )
@@ -464,6 +466,7 @@ def test_two_processes_have_the_gradient_of_one(
 # Selection
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_restored_after_a_kill_too(
     make: Callable[..., TrainingSpec], kill: Callable[[TrainingSpec, int, str], None], tmp_path: Path
 ) -> None:
@@ -512,6 +515,7 @@ def test_the_model_is_one_of_the_library(make: Callable[..., TrainingSpec]) -> N
     assert line["epoch"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["neobert", "minilm"])
 def test_other_backbones_are_trained_off_the_network(
     make: Callable[..., TrainingSpec], backbone: Artifact, tmp_path: Path, family: str

@@ -116,6 +116,7 @@ def scores(report: Report) -> dict[str, tuple[str, float | None]]:
     return {record.task.name: (record.key, record.main_score) for record in report.records}
 
 
+@pytest.mark.slow
 def test_a_chain_from_mnli_to_the_table(small: Runner, tmp_path: Path) -> None:
     report = small()
     assert report.exit_code == 0
@@ -180,6 +181,7 @@ def test_predictions_of_every_fresh_seed_give_the_score(small: Runner, tmp_path:
         assert found == {metric: pytest.approx(np.mean(values), abs=1e-6) for metric, values in made.items()}
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_run_again_and_a_stop_changes_nothing(small: Runner) -> None:
     whole = small(results="whole")
     seen: list[str] = []
@@ -308,6 +310,7 @@ def test_a_checkpoint_of_ours_is_what_the_selected_model_is(small: Runner, tmp_p
     assert {run.task.name for run in trials(tmp_path / "other").values()} == {"RTE"}
 
 
+@pytest.mark.slow
 def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> None:
     small(tasks=("MNLI",))
     shutil.rmtree(tmp_path / "cache-results" / "finetuned")

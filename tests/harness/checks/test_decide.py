@@ -576,6 +576,7 @@ def test_other_numbers_of_runs_add_up_as_independent_parts() -> None:
     assert made.seeds.variance == pytest.approx(sum(part.variance / 4 for part in parts if part))
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
     """20 tasks, 3 and 5 runs, a shift of each training that all its tasks share."""
     rng, trials, missed = np.random.default_rng(0), 1500, 0

@@ -38,6 +38,7 @@ def trials_of(counts: dict[str, int], strengths: list[float], trials: int) -> Tr
     return Simulation(trials=trials, seed=1).of(line)
 
 
+@pytest.mark.slow
 def test_equal_models_are_green() -> None:
     found = trials_of(NANO, [0.0] * 13, 100)
     assert found.share(0) >= at_least(0.9, 100)
@@ -46,6 +47,7 @@ def test_equal_models_are_green() -> None:
     assert found.mean.margin.mean() <= 1.5 * 3.6 * true
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRIED)
 def test_a_bound_lies_beyond_the_truth_as_seldom_as_it_says(name: str) -> None:
     trials, strength = (30, 0.3) if name.startswith("k-means") else (80, 0.04)

@@ -140,6 +140,7 @@ def test_a_fresh_machine_needs_its_file_alone(
     assert there["means"] == here["means"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("candidate", "settings", "code", "verdict"),
     [

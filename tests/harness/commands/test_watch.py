@@ -48,7 +48,6 @@ def watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
     return asked
 
 
-@pytest.mark.slow
 def test_a_run_is_evaluated_shown_and_gone_on_with(run: Path, own: Path, watch: Asked) -> None:
     (run / "final").mkdir()
     (run / "checkpoint-2000").mkdir()
@@ -81,7 +80,6 @@ def test_a_run_is_evaluated_shown_and_gone_on_with(run: Path, own: Path, watch: 
     assert "settings.seed was 42, here 7" in err
 
 
-@pytest.mark.slow
 def test_a_checkpoint_that_fails_ends_with_1_and_the_others_are_there(
     run: Path, own: Path, watch: Asked
 ) -> None:

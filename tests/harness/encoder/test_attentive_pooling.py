@@ -246,6 +246,7 @@ def elsewhere(folder: Path, place: Path, *, importable: bool) -> np.ndarray:
     return np.asarray(np.load(place / "found.npy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "nomic_bert"])
 def test_it_loads_in_a_fresh_process(save: Save, family: str, tmp_path: Path) -> None:
     """Also a network that transformers has no class for, without a word to the harness."""
@@ -255,6 +256,7 @@ def test_it_loads_in_a_fresh_process(save: Save, family: str, tmp_path: Path) ->
     assert json.loads((folder / "modules.json").read_text())[1]["type"].startswith("harness.")
 
 
+@pytest.mark.slow
 def test_a_mean_pooling_model_needs_nothing_of_ours(save: Save, tmp_path: Path) -> None:
     folder = save("bert", Normalize(), pool=Pooling(32, "mean"))
     found = elsewhere(folder, tmp_path, importable=False)

@@ -566,6 +566,7 @@ def test_it_passes_the_gate(minilm: Path, loaded: Loaded, dtype: str) -> None:
     assert (report.failures, len(report.checks)) == ((), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_its_vectors_are_the_librarys(
     minilm: Path, loaded: Loaded, sentences: tuple[list[str], list[str], list[float]]
@@ -579,6 +580,7 @@ def test_its_vectors_are_the_librarys(
         assert np.abs(got - theirs.encode(texts, prompt=prompt)).max() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_bfloat16_keeps_the_score(
     minilm: Path, loaded: Loaded, sentences: tuple[list[str], list[str], list[float]]

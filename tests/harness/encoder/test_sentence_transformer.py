@@ -93,6 +93,7 @@ def test_sentence_transformers_trains_saves_and_goes_on(name: str, folder: Path,
     assert np.abs(fresh.encode(TEXTS) - trained).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False])
 def test_saved_models_load_in_a_fresh_process(tmp_path: Path, native: bool) -> None:
     names = [name for name, family in FAMILIES.items() if family.native is native]

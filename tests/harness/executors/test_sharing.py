@@ -25,6 +25,7 @@ def driver(folder: Path, shift: int, *, tasks: int = 40, seconds: float = 0.05) 
     return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, env=env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_drivers_with_clocks_ten_minutes_apart_share_the_work(tmp_path: Path, killed: bool) -> None:
     """Each job with a record is done once; where one driver is killed, the other one does the rest."""

@@ -241,13 +241,8 @@ def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
     return True
 
 
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    ("seed", "tasks", "most"),
-    [(1, 24, 5), pytest.param(2, 40, 10, marks=SLOW), pytest.param(3, 40, 10, marks=SLOW)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "tasks", "most"), [(1, 24, 5), (2, 40, 10), (3, 40, 10)])
 def test_workers_are_preempted_and_killed_and_the_driver_dies_twice(
     folder: Path, tmp_path: Path, slurm: FakeSlurm, seed: int, tasks: int, most: int
 ) -> None:
@@ -337,6 +332,7 @@ def test_ends_that_the_driver_has_not_seen_wait_for_the_next(folder: Path, slurm
     assert sorted((folder / "begun").read_text().split()) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_two_drivers_share_a_queue_and_its_workers(folder: Path, slurm: FakeSlurm) -> None:
     one, other = executor(folder, workers=1), executor(folder, workers=1)
     one.submit(job("wait", folder), {})
@@ -388,6 +384,7 @@ def test_a_worker_that_says_nothing_any_more_is_given_up(folder: Path, slurm: Fa
     wait(lambda: not slurm.processes())
 
 
+@pytest.mark.slow
 def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slurm: FakeSlurm) -> None:
     made = executor(folder, workers=1)
     made.submit(job("wait", folder), {})
@@ -404,6 +401,7 @@ def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slur
     wait(lambda: not slurm.processes())
 
 
+@pytest.mark.slow
 def test_a_worker_ends_when_its_time_may_be_too_short_for_another_job(folder: Path, slurm: FakeSlurm) -> None:
     made = executor(folder, workers=1, minutes=5)
     for name in "abc":
@@ -429,6 +427,7 @@ def test_a_worker_leaves_what_is_too_long_to_the_next_one(folder: Path, slurm: F
     wait(lambda: not slurm.processes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "goes_on"), [("score", False), ("train", True)])
 def test_what_had_the_whole_time_of_a_worker_is_not_begun_anew_for_ever(
     folder: Path, slurm: FakeSlurm, kind: str, goes_on: bool

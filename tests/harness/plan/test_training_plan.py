@@ -853,6 +853,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_failed_training_is_one_message_and_keeps_its_log(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
@@ -961,6 +962,7 @@ def test_a_chain_makes_each_model_once(
     assert [member.artifact.key for member in one.training.sweep.members] == [keys[1] for keys in last]
 
 
+@pytest.mark.slow
 def test_a_killed_driver_takes_its_training_along(
     asked: dict[str, Any], monkeypatch: Any, tmp_path: Path
 ) -> None:

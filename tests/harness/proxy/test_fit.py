@@ -216,6 +216,7 @@ def test_the_budget_holds_and_exchanges_find_the_best_pair() -> None:
     assert found.error <= best + 1e-12
 
 
+@pytest.mark.slow
 def test_noise_is_told_as_noise() -> None:
     """A target that nothing predicts: the nested error is about its deviation."""
     draw = np.random.default_rng(4)

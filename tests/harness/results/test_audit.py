@@ -39,6 +39,7 @@ def world(whole: World, tmp_path: Path) -> World:
     return World(root=tmp_path / "world")
 
 
+@pytest.mark.slow
 def test_every_damage_is_noticed_and_no_score_changes() -> None:
     """`benchmarks/damage.py` does two hundred."""
     found = damage.simulate(30, seed=1)

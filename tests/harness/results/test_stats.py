@@ -41,12 +41,14 @@ def coverage(*, seed_noise: float, trials: int, examples: int = 300, seeds: int 
     return held / trials
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth() -> None:
     """500 draws; the mean over five seeds has at most a third of the examples' noise from the seeds."""
     noise = example_noise(300, 5) / 3 * np.sqrt(5)
     assert 0.93 <= coverage(seed_noise=noise, trials=500) <= 0.97
 
 
+@pytest.mark.slow
 def test_few_seeds_that_differ_much_are_covered_less(capsys: pytest.CaptureFixture[str]) -> None:
     """Five numbers say little of where the next would fall: a bootstrap knows too few of them."""
     found = coverage(seed_noise=0.06, trials=200)

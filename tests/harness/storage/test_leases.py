@@ -495,6 +495,7 @@ def waited(worker: Worker, key: str, *, limit: float) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [300.0, -300.0])
 def test_hosts_with_other_clocks_share_leases_and_take_over_from_the_dead(
     tmp_path: Path, wrong: float
@@ -537,6 +538,7 @@ def test_a_stopped_holder_finds_that_it_has_lost_its_lease_and_leaves_it_to_the_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_workers_of_several_hosts_some_of_them_killed_finish_all_and_never_do_one_at_once(
     tmp_path: Path,
 ) -> None:

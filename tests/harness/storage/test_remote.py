@@ -664,6 +664,7 @@ class Reader(threading.Thread):
             self.faults.append(name)
 
 
+@pytest.mark.slow
 def test_no_half_object_is_ever_read_however_writers_are_killed(
     s3: S3Server, url: str, tmp_path: Path
 ) -> None:

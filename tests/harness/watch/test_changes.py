@@ -34,6 +34,7 @@ def test_the_forecast_is_the_prediction_interval_of_a_straight_line() -> None:
     assert degrees == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [EVEN, DOUBLED], ids=["even", "doubled"])
 @pytest.mark.parametrize("shape", ["flat", "rising", "learning"])
 def test_smooth_curves_are_flagged_as_often_as_said(steps: list[int], shape: str) -> None:

@@ -103,6 +103,7 @@ def test_an_address_that_cannot_be(arguments: tuple[str, ...], says: str) -> Non
     assert says in said(serve(*arguments))
 
 
+@pytest.mark.slow
 def test_plain_files_with_their_address(tmp_path: Path) -> None:
     fill(tmp_path)
     done = serve("--results", "results", "--static", "out", "--url", "https://example.org/e/")
@@ -113,6 +114,7 @@ def test_plain_files_with_their_address(tmp_path: Path) -> None:
     assert "SITE" not in page
 
 
+@pytest.mark.slow
 def test_workers_show_what_is_added_while_they_run(tmp_path: Path) -> None:
     fill(tmp_path)
     command = [sys.executable, "-m", "harness", "serve", "--results", "results", "--port", "0"]

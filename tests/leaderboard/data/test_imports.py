@@ -124,7 +124,6 @@ def test_an_entry_holds_it_all_and_is_read_again_when_a_model_behind_it_changes(
 # Against the installed mteb
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_mteb_says_the_same() -> None:
     """Of what the English benchmark holds; the cards are those of the installed mteb."""
@@ -149,7 +148,6 @@ def test_mteb_says_the_same() -> None:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_similar_is_what_mteb_calls_so() -> None:
     from mteb.get_tasks import _SIMILAR_TASKS

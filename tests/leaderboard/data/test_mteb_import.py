@@ -167,7 +167,6 @@ def test_an_old_main_score_is_that_of_the_tasks_metric(
 
 
 @pytest.mark.shared
-@pytest.mark.slow
 def test_old_files_read_as_mteb_reads_them(tmp_path: Path, shared: Path) -> None:
     from mteb.results import TaskResult
 

@@ -207,6 +207,7 @@ def test_a_search_for_anything_finds_it_as_text(app: FastAPI, name: str) -> None
     assert len(app.state.site.queries.entries) > len(NASTY_NAMES)  # the tables are still there
 
 
+@pytest.mark.slow
 def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) -> None:
     with mock.patch("leaderboard.data.snapshot.listed", return_value={"nanobeir": suites()["nanobeir"],
                                                               "mteb": suites()["mteb"]}):  # fmt: skip

@@ -48,6 +48,7 @@ def pages(site: Path) -> list[Path]:
     return sorted(site.rglob("*.html"))
 
 
+@pytest.mark.slow
 def test_every_page_of_the_server_is_written_in_its_formats(site: Path) -> None:
     app = standard_app()
     assert len(pages(site)) == len(every_path(app))
@@ -60,6 +61,7 @@ def test_every_page_of_the_server_is_written_in_its_formats(site: Path) -> None:
                 assert (site / name).is_file(), name
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_file_below_the_folder(site: Path) -> None:
     broken: dict[str, str] = {}
     for page in pages(site):
@@ -76,6 +78,7 @@ def test_every_link_leads_to_a_file_below_the_folder(site: Path) -> None:
     assert broken == {}
 
 
+@pytest.mark.slow
 def test_anchors_are_there(site: Path) -> None:
     missing = []
     for page in pages(site):
@@ -90,6 +93,7 @@ def test_anchors_are_there(site: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 def test_what_needs_the_server_is_hidden(site: Path) -> None:
     assert {path.name for path in (site / "static").iterdir()} >= {"style.css", "site.js", "plotly.min.js"}
     rules = (site / "static" / "style.css").read_text()
@@ -101,6 +105,7 @@ def test_what_needs_the_server_is_hidden(site: Path) -> None:
         assert all("needs-server" in form.get("class", "") for form in found.all("form")), page
 
 
+@pytest.mark.slow
 def test_formats_are_those_of_the_server(site: Path) -> None:
     from starlette.testclient import TestClient
 
@@ -111,6 +116,7 @@ def test_formats_are_those_of_the_server(site: Path) -> None:
             assert (site / f"{path}.{form}").read_bytes() == answer, path
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_inside(site: Path) -> None:
     names = [path.name for path in site.parent.parent.rglob("*")]
     assert all("<" not in name and '"' not in name for name in names)
@@ -120,6 +126,7 @@ def test_hostile_names_stay_inside(site: Path) -> None:
     assert HOSTILE in {row["cells"]["model"]["value"] for row in rows}
 
 
+@pytest.mark.slow
 def test_writing_again_over_ones_own(source: Path, site: Path) -> None:
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     (site / "suites" / "nanobeir.csv").write_text("old")
@@ -142,6 +149,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         written(tmp_path / "source", tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
     settings = small_settings(tmp_path, static=True)
     put_imports(
@@ -158,6 +166,7 @@ def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
         assert sum(model.startswith("org/m") for model in models) == 130, name
 
 
+@pytest.mark.slow
 def test_pages_say_what_they_need_a_server_for(site: Path) -> None:
     for name in ("compare", "pareto"):
         said = Parsed((site / name / "index.html").read_text()).text

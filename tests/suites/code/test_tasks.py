@@ -249,7 +249,6 @@ def test_standard_library_is_the_running_one() -> None:
     assert python_version().startswith(f"python-{sys.version_info.major}.{sys.version_info.minor}.")
 
 
-@pytest.mark.slow
 def test_standard_library_gives_every_task_at_a_size_for_a_quick_run(stdlib: dict[str, Content]) -> None:
     hidden, plain = searches(stdlib)
     labelled, clusters = stdlib["DocstringClassification"], stdlib["DocstringClustering"]
@@ -262,7 +261,6 @@ def test_standard_library_gives_every_task_at_a_size_for_a_quick_run(stdlib: dic
     assert len({row.label for row in labelled.train}) == 20
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(python_version() != "python-3.11.7", reason="another Python has another library")
 def test_the_plain_form_and_the_labels_are_what_they_always_were(stdlib: dict[str, Content]) -> None:
     """The hashes of these data before there was another form."""
@@ -273,14 +271,12 @@ def test_the_plain_form_and_the_labels_are_what_they_always_were(stdlib: dict[st
     }
 
 
-@pytest.mark.slow
 def test_queries_of_both_forms_are_the_same_but_for_near_duplicates(stdlib: dict[str, Content]) -> None:
     hidden, plain = searches(stdlib)
     assert {q.id: q.text for q in hidden.queries}.items() <= {q.id: q.text for q in plain.queries}.items()
     assert 950 <= len(hidden.queries) < 1000
 
 
-@pytest.mark.slow
 def test_no_document_of_the_standard_library_holds_its_query(stdlib: dict[str, Content]) -> None:
     for data in searches(stdlib):
         codes = {d.id: " ".join(d.text.split()).casefold() for d in data.documents}
@@ -289,7 +285,6 @@ def test_no_document_of_the_standard_library_holds_its_query(stdlib: dict[str, C
             assert query.text.casefold() not in codes[answer]
 
 
-@pytest.mark.slow
 def test_every_document_of_the_standard_library_is_one_function_without_docstring(
     stdlib: dict[str, Content],
 ) -> None:
@@ -303,7 +298,6 @@ def test_every_document_of_the_standard_library_is_one_function_without_docstrin
                     assert ast.get_docstring(inner) is None
 
 
-@pytest.mark.slow
 def test_no_hidden_document_has_a_token_of_its_own_name(stdlib: dict[str, Content]) -> None:
     hidden, plain = searches(stdlib)
     for data, expected in ((hidden, False), (plain, True)):
@@ -319,7 +313,6 @@ def names(code: str) -> Iterator[str]:
     return (token.string for token in tokens if token.type == tokenize.NAME)
 
 
-@pytest.mark.slow
 def test_training_docstrings_of_the_standard_library_are_no_test_docstrings(
     stdlib: dict[str, Content],
 ) -> None:

@@ -264,7 +264,6 @@ def test_a_file_out_of_date_is_named_and_left_alone(
     assert make_snapshot.main(["--check"]) == 0
 
 
-@pytest.mark.slow
 def test_the_version_is_the_installed_one_and_the_tasks_are_all_there(installed: dict[str, Any]) -> None:
     import mteb
 
@@ -275,7 +274,6 @@ def test_the_version_is_the_installed_one_and_the_tasks_are_all_there(installed:
     assert PATH.stat().st_size < 1_500_000
 
 
-@pytest.mark.slow
 def test_every_task_says_what_mteb_says(installed: dict[str, Any]) -> None:
     for name, task in installed.items():
         meta, info = task.metadata, load().task(name)
@@ -290,7 +288,6 @@ def test_every_task_says_what_mteb_says(installed: dict[str, Any]) -> None:
             assert {"path": info.path, "revision": info.revision}.items() <= dict(meta.dataset).items()
 
 
-@pytest.mark.slow
 def test_every_task_says_what_its_class_does(installed: dict[str, Any]) -> None:
     from mteb.abstasks import AbsTaskRetrieval
 
@@ -307,7 +304,6 @@ def test_every_task_says_what_its_class_does(installed: dict[str, Any]) -> None:
     assert load().task("CQADupstackRetrieval").roles
 
 
-@pytest.mark.slow
 def test_every_benchmark_takes_what_mteb_takes() -> None:
     import mteb
 
@@ -336,7 +332,6 @@ MULTILINGUAL = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MULTILINGUAL)
 @pytest.mark.parametrize("languages", [["eng"], ["eng-Latn"], ["deu", "jpn"], ["zho-Hans"], ["cmn"], ["isl"]])
 def test_narrowing_keeps_what_mteb_keeps(name: str, languages: list[str]) -> None:
@@ -399,7 +394,6 @@ def estimated(task: Any, stats: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
     return Size(texts=sum(texts), characters=sum(characters))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_size_of_data_used_whole_is_what_mteb_encodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """On one of mteb's own small tasks of each kind, which come with the statistics of their data."""
@@ -457,7 +451,6 @@ def sampling_tasks() -> dict[str, Any]:
     return {kind.__name__: kind for kind in kinds}
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "most"),

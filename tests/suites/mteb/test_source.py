@@ -94,7 +94,6 @@ def test_without_a_suite_every_task_of_the_data_sets_is_shown(root: Path) -> Non
     assert found["CoLA"]["faults"] == ["README.md declares no configuration 'cola'; there is: rte"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_mteb_reads_the_examples(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded(root, name, monkeypatch).data_loaded
@@ -112,7 +111,6 @@ def loaded(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return _fresh(task, seed=42, data=root / task.data.path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
@@ -173,7 +171,6 @@ HUB_TASKS = ("StackOverflowQA", "COIRCodeSearchNetRetrieval")
 JUDGED = "qrels/test.jsonl"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HUB_TASKS)
 @pytest.mark.parametrize(
     ("spoil", "told"),
@@ -205,7 +202,6 @@ def test_odd_rows_of_a_hub_folder_are_counted(
     assert found.notes == told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HUB_TASKS)
 @pytest.mark.parametrize(
     ("spoil", "said"),

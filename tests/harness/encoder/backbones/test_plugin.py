@@ -54,6 +54,7 @@ def test_its_recipe_is_listed(installed: dict[str, str]) -> None:
     assert rows["sample-glue"] == "GLUE with two rates; 16 runs on all of GLUE"
 
 
+@pytest.mark.slow
 def test_its_models_run(installed: dict[str, str], tmp_path: Path) -> None:
     folder, data = tmp_path / "model", tmp_path / "data"
     subprocess.run([sys.executable, "-c", MAKE, str(folder)], env=installed, check=True)

@@ -256,6 +256,7 @@ LENGTHS = (
 )
 
 
+@pytest.mark.slow
 @gradient_of_no_leaf
 @pytest.mark.parametrize("name", ["bert", "modernbert"])
 def test_a_compiled_network_gives_the_same(name: str) -> None:
