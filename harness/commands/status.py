@@ -15,9 +15,9 @@ import click
 from harness.commands import options
 from harness.core import paths
 from harness.core.terminal import console, print_table
-from harness.driver.progress import duration_text
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
 from harness.executors.run_log import nodes_text
+from harness.results.cost.duration import duration_text
 
 if TYPE_CHECKING:
     from rich.console import Console

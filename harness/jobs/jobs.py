@@ -29,6 +29,7 @@ from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training.loading import count_trained, trained_texts
 from harness.jobs.context import EncodedTexts, Event, JobContext
 from harness.jobs.context_documents import ContextDocuments
+from harness.results.cost.encoding import Speed, computing_parameters
 from harness.storage.record import (
     EXAMPLE_COLUMNS,
     RUN_COLUMNS,
@@ -73,11 +74,13 @@ class Resources:
         devices: The devices that it has to itself; 0 for one that it shares with others.
         memory: The bytes of main memory; None where they are not known.
         needs_device: Whether it works on a device, or is over in a moment without one.
+        seconds: The longest that the plan expects it to take; None where that is not known.
     """
 
     devices: int = 0
     memory: int | None = None
     needs_device: bool = True
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +141,7 @@ class Resolve:
         """Load the model, refuse it if it loads wrongly, and return its facts."""
         from harness.encoder.sanity import check_encoder, require_sane
 
+        started = time.monotonic()
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         artifact = with_weights(self.artifact, context.remote)
         encoder = context.engine(artifact, self.encoding)
@@ -157,8 +161,28 @@ class Resolve:
             "attention": encoder.attention,
             "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
             "notes": list(encoder.notes),
+            "speed": self._speed(encoder, context, time.monotonic() - started),
         }
         return {"facts": json.dumps(facts).encode()}
+
+    def _speed(self, encoder: Any, context: JobContext, load_seconds: float) -> dict[str, Any] | None:
+        """The measured speed of the model for later plans; None where it depends on a context."""
+        from harness.encoder.sanity import measure_speed
+
+        if self.encoding.context is not None:
+            return None
+        tokens, seconds = measure_speed(encoder)
+        device = provenance.snapshot(device=context.device)["device"]
+        speed = Speed(
+            model=self.artifact.key,
+            parameters=computing_parameters(encoder.parameters, encoder.dimension),
+            device=(device["kind"], device["name"]),
+            dtype=self.encoding.dtype,
+            tokens=tokens,
+            seconds=seconds,
+            load_seconds=load_seconds,
+        )
+        return asdict(speed)
 
 
 @dataclass(frozen=True, kw_only=True)

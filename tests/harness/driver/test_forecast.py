@@ -9,7 +9,6 @@ from collections.abc import Callable
 from statistics import median
 
 import pytest
-
 from harness.driver.forecast import Work, time_left
 
 DURATIONS: dict[str, Callable[[random.Random], float]] = {
