@@ -144,7 +144,7 @@ def _table(lines: Sequence[ScoreCost], numbers: Sequence[str], *, keys: bool) ->
     for name in ("model", "task", *(["key"] if keys else []), "state"):
         table.add_column(name)
     for name in numbers:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="left" if name == "time" else "right")
     for line in lines:
         key = [line.key[:12]] if keys else []
         state = f"{line.state}, trial" if line.purpose == "trial" else line.state

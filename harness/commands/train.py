@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,7 +12,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.core.terminal import console, print_table
 from harness.driver import evaluation, progress
-from harness.driver.estimate import training_costs
+from harness.driver.estimate import PlanCost
 from harness.driver.evaluation import TrainedModel
 from harness.plan.recipe_request import sweep_of
 from harness.plan.request import DEFAULTS, PreparedRun, Request
@@ -88,11 +87,14 @@ def _made_json(one: TrainedModel) -> dict[str, Any]:
 
 
 def _show(prepared: PreparedRun, as_json: bool) -> int:
-    lines = training_costs(prepared)
+    cost = PlanCost.of(prepared)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "trainings": [asdict(line) for line in lines]}, indent=1))
+        told = {name: value for name, value in cost.to_json().items() if name not in ("plan", "disk")}
+        click.echo(json.dumps(told, indent=1))
     else:
-        print_trainings(lines)
+        print_trainings(cost.trainings)
+        if cost.time.seconds and not cost.unknown:
+            console().print(f"About {cost.time.text} with start and checks.", highlight=False)
     return 0
 
 
@@ -105,8 +107,9 @@ def print_trainings(lines: Sequence[TrainingCost]) -> None:
     table = Table(title="trainings; nothing was run")
     for name in ("model", "key", "from", "data", "seed", "state"):
         table.add_column(name)
-    for name in ("steps", "texts", "time"):
+    for name in ("steps", "texts"):
         table.add_column(name, justify="right")
+    table.add_column("time")
     for line in lines:
         done = f"{line.done:,} of " if line.done else ""
         table.add_row(

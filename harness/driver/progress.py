@@ -197,7 +197,7 @@ def follow_events(console: Console, clock: Callable[[], float] = time.monotonic)
                     unit = "tokens" if event.tokens else "texts"
                     begin(f"encoding {_SIDES[event.text]}", event.tokens or event.texts, unit)
                 case "ranking":
-                    begin(event.text, event.texts)
+                    begin(event.text, event.texts, "texts")
                 case "encoded" | "ranked":
                     advance(event.texts, event.tokens)
                 case "note":
@@ -243,7 +243,7 @@ def _stamp(console: Console) -> str:
     return "" if console.is_terminal else time.strftime("%Y-%m-%d %H:%M:%S ")
 
 
-class _Follower:
+class Follower:
     """The progress display of a run: a context manager whose `listeners` the run calls.
 
     On a terminal, bars count training runs, tasks, and the texts and steps of running work. Elsewhere each
@@ -256,22 +256,22 @@ class _Follower:
         self._settled, self._wanted = 0, len(plan.cells)
         self._bars: dict[str, TaskID] = {}
         self._told: dict[str, float] = {}
-        self._forecast = Forecast(plan, clock)
+        self.forecast = Forecast(plan, clock)
         self._progress = _bars(console, clock)
-        runs = self._forecast.count("finetune")
-        self._runs = self._progress.add_task("runs", total=runs, visible=bool(runs), forecast=self._forecast)
+        runs = self.forecast.count("finetune")
+        self._runs = self._progress.add_task("runs", total=runs, visible=bool(runs), forecast=self.forecast)
         encoded = any(cell.recipe_plan is None for cell in plan.cells)
         self._tasks = self._progress.add_task(
             "tasks",
             total=self._wanted if self._wanted > 1 else None,
             visible=encoded or not runs,
-            forecast=self._forecast,
+            forecast=self.forecast,
         )
         self.listeners = Listeners(
             event=self._event, result=self._result, trained=self._trained, nodes=self._show_nodes
         )
 
-    def __enter__(self) -> _Follower:
+    def __enter__(self) -> Follower:
         self._progress.start()
         return self
 
@@ -280,8 +280,12 @@ class _Follower:
     ) -> None:
         self._progress.stop()
 
+    def refresh(self) -> None:
+        """Draw the bars now."""
+        self._progress.refresh()
+
     def _event(self, job: Job, event: Event) -> None:
-        self._forecast.hear(job, event)
+        self.forecast.hear(job, event)
         match event.kind:
             case "stage":
                 bar = self._runs if job.kind == "finetune" else self._tasks
@@ -308,7 +312,7 @@ class _Follower:
                 self._print(f"{job.label}: {event.text}", style="yellow")
             case "failed" if job.kind == "train":
                 self._drop(job)
-                self._forecast.end(job.key)
+                self.forecast.end(job.key)
                 self._print(f"✗ {job.label} was not trained: {event.text}")
             case "failed":
                 self._end_run(job, "failed: " + event.text)
@@ -345,21 +349,21 @@ class _Follower:
 
     def _end_run(self, job: Job, outcome: str) -> None:
         self._drop(job)
-        self._forecast.end(job.key)
-        ended, wanted = self._forecast.count("finetune", ended=True), self._forecast.count("finetune")
+        self.forecast.end(job.key)
+        ended, wanted = self.forecast.count("finetune", ended=True), self.forecast.count("finetune")
         self._progress.update(self._runs, completed=ended)
         self._print(f"  [{ended} of {wanted}] {job.label}: {outcome}{self._left_text()}", style="dim")
 
     def _left_text(self) -> str:
         """The time that all jobs still take, where no bar shows it."""
-        left = None if self._console.is_terminal else self._forecast.left()
+        left = None if self._console.is_terminal else self.forecast.left()
         return f"; about {duration_text(left.seconds)} left" if left and left.seconds >= 1 else ""
 
     def _result(self, result: Result) -> None:
         self._settled += 1
         self._progress.update(self._tasks, completed=self._settled)
         self._remove(result.cell.key)
-        self._forecast.end(result.cell.key)
+        self.forecast.end(result.cell.key)
         if result.how not in MARKS:
             return
         cell, record = result.cell, result.record
@@ -425,14 +429,14 @@ def most_common(texts: Sequence[str]) -> str:
 def carry_out(prepared: PreparedRun, out: Console) -> Report:
     """Announce a run, execute it with its progress on `out`, and return its report."""
     _announce(prepared, out)
-    with _Follower(prepared.plan, console=out) as follower:
+    with Follower(prepared.plan, console=out) as follower:
         return evaluation.execute(prepared, follower.listeners)
 
 
 def carry_out_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
     """Announce a training, execute it with its progress on `out`, and return its models."""
     _announce(prepared, out)
-    with _Follower(prepared.plan, console=out) as follower:
+    with Follower(prepared.plan, console=out) as follower:
         return evaluation.carry_out_training(prepared, follower.listeners)
 
 

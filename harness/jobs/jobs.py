@@ -161,25 +161,23 @@ class Resolve:
             "attention": encoder.attention,
             "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
             "notes": list(encoder.notes),
-            "speed": self._speed(encoder, context, time.monotonic() - started),
         }
+        if report.speed is not None:
+            facts["speed"] = self._speed(encoder, context, report.speed, time.monotonic() - started)
         return {"facts": json.dumps(facts).encode()}
 
-    def _speed(self, encoder: Any, context: JobContext, load_seconds: float) -> dict[str, Any] | None:
-        """The measured speed of the model for later plans; None where it depends on a context."""
-        from harness.encoder.sanity import measure_speed
-
-        if self.encoding.context is not None:
-            return None
-        tokens, seconds = measure_speed(encoder)
+    def _speed(
+        self, encoder: Any, context: JobContext, measured: tuple[int, float], load_seconds: float
+    ) -> dict[str, Any]:
+        """The measured tokens and seconds as a speed, from which later plans expect times."""
         device = provenance.snapshot(device=context.device)["device"]
         speed = Speed(
             model=self.artifact.key,
             parameters=computing_parameters(encoder.parameters, encoder.dimension),
             device=(device["kind"], device["name"]),
             dtype=self.encoding.dtype,
-            tokens=tokens,
-            seconds=seconds,
+            tokens=measured[0],
+            seconds=measured[1],
             load_seconds=load_seconds,
         )
         return asdict(speed)
