@@ -2,8 +2,8 @@
 
     python benchmarks/dry_runs.py --data FOLDER [--only WORDS]
 
-`--data` is the folder with `mteb`, `nyu-mll`, `pairs` and `local`. All share one results folder and one cache,
-as a user's do: after a first run, of which only the defaults know anything, each learns from those before.
+`--data` is the folder with `mteb`, `nyu-mll`, `pairs` and `local`. All share a results folder and a cache, as
+a user's do: after a first run, of which only the defaults know anything, each learns from those before.
 The first run is shown and does not count. The real time is that of the whole command, from the shell. Passes
 if it lies in the range in at least 16 of 20 and each upper end is at most 3 times the lower. Beside each
 stands the share of its time for which the process waited for a core (Linux), as neighbours make a run slower.
@@ -164,8 +164,8 @@ def main() -> int:
             if number:
                 count, hits, narrow = count + 1, hits + is_in, narrow + (ratio <= MOST)
             print(
-                f"{number:2} {low:6.1f}–{high:5.1f} s {real:5.1f} s {'yes' if is_in else 'NO':>3} {ratio:5.2f} "
-                f"{waiting:5.1f} s  {case.name}; {expected['source']}",
+                f"{number:2} {low:6.1f}–{high:5.1f} s {real:5.1f} s {'yes' if is_in else 'NO':>3} "
+                f"{ratio:5.2f} {waiting:5.1f} s  {case.name}; {expected['source']}",
                 flush=True,
             )
     print(f"{hits} of {count} in range, {narrow} of {count} at most {MOST:g} times as wide")

@@ -428,8 +428,8 @@ class Driver:
     def _keep(self, job: Job, finished: Finished) -> None:
         if job.place is None:
             self._outputs[job.key] = finished.output
-            if job.kind == "resolve" and (speed := json.loads(finished.output["facts"]).get("speed")):
-                note_speed(self._cache, Speed(**{**speed, "device": tuple(speed["device"])}))
+            if "speed" in finished.output:
+                note_speed(self._cache, Speed.of_json(json.loads(finished.output["speed"])))
             self._done(job)
             if job.claim == job.key:
                 self._give_back(job)

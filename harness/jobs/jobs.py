@@ -131,7 +131,7 @@ def with_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolve:
-    """Load a model and run the sanity gate; the output is the model's facts as JSON."""
+    """Load a model and run the sanity gate; the output is the model's facts and speed as JSON."""
 
     artifact: Artifact
     encoding: Encoding
@@ -162,16 +162,18 @@ class Resolve:
             "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
             "notes": list(encoder.notes),
         }
+        output = {"facts": json.dumps(facts).encode()}
         if report.speed is not None:
-            facts["speed"] = self._speed(encoder, context, report.speed, time.monotonic() - started)
-        return {"facts": json.dumps(facts).encode()}
+            speed = self._speed(encoder, context, report.speed, time.monotonic() - started)
+            output["speed"] = json.dumps(asdict(speed)).encode()
+        return output
 
     def _speed(
         self, encoder: Any, context: JobContext, measured: tuple[int, float], load_seconds: float
-    ) -> dict[str, Any]:
+    ) -> Speed:
         """The measured tokens and seconds as a speed, from which later plans expect times."""
         device = provenance.snapshot(device=context.device)["device"]
-        speed = Speed(
+        return Speed(
             model=self.artifact.key,
             parameters=computing_parameters(encoder.parameters, encoder.dimension),
             device=(device["kind"], device["name"]),
@@ -180,7 +182,6 @@ class Resolve:
             seconds=measured[1],
             load_seconds=load_seconds,
         )
-        return asdict(speed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,6 +86,11 @@ class Speed:
     seconds: float
     load_seconds: float = 0.0
 
+    @staticmethod
+    def of_json(content: Mapping[str, Any]) -> Speed:
+        """The speed of plain values."""
+        return Speed(**{**content, "device": tuple(content["device"])})
+
     @property
     def operations(self) -> float:
         """Operations a second: two for each parameter and token."""
@@ -125,7 +130,7 @@ def read_speeds(cache: Path) -> tuple[Speed, ...]:
     """The speeds in a cache, one of each model, device and dtype; none where they cannot be read."""
     try:
         content = json.loads((cache / _SPEEDS).read_bytes())
-        return tuple(Speed(**{**one, "device": tuple(one["device"])}) for one in content)
+        return tuple(map(Speed.of_json, content))
     except (OSError, ValueError, TypeError, LookupError):  # absent, or of another version
         return ()
 
@@ -408,7 +413,10 @@ class PastWork:
             return cost
         if rate is None or not tokens:
             return cost.timed(others + searching, "vectors that are there")
-        return cost.timed(TimeRange.of(tokens / rate.tokens, rate.factor) + others + searching, rate.source)
+        # Of data that no run has encoded here, the tokens of a text are not known, either.
+        is_known = any(past.data == _data_digest(work.identity) for past in self.scores)
+        encoding = TimeRange.of(tokens / rate.tokens, rate.factor if is_known else max(LIKELY, rate.factor))
+        return cost.timed(encoding + others + searching, rate.source)
 
     def expect_texts(self, work: PlannedWork) -> tuple[int | None, int | None]:
         """The texts of a planned score that are still to be encoded, and their tokens; None where unknown.

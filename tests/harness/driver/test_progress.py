@@ -137,7 +137,7 @@ def test_lines_have_the_time_and_count_the_runs() -> None:
     when = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
     assert all(re.match(when, line) for line in seen.lines())
     assert [re.sub(when, "", line) for line in seen.lines()] == [
-        "  RTE, run 1: 10 of 1,000 steps; about 2 h 30 min left",
+        "  RTE, run 1: 10 of 1,000 steps; about 2 h 29 min left",
         "  RTE, run 1: 100 of 1,000 steps, loss 0.25; about 29 min 0 s left",
         "  [1 of 3] RTE, run 1: 50.00  1 h 1 min; about 20 min 0 s left",
         "  [2 of 3] RTE, run 2: failed: out of memory; about 10 min 0 s left",
@@ -230,7 +230,7 @@ def test_work_that_is_no_run_says_its_steps_and_each_minute_how_far_it_is() -> N
     assert lines == [
         "loading tiny",
         "encoding queries: 4,000 texts",
-        "encoding queries: 1,000 of 4,000 texts",
+        "encoding queries: 1,500 of 4,000 texts",
         "2 queries were cut",
         "scoring: 3 texts",
     ]
