@@ -25,11 +25,14 @@ from finetune.efficient.settings import BiasSettings, FreezeSettings, LoraSettin
 from finetune.embedding.settings import EmbeddingSettings, TrainerSettings
 from finetune.mix.settings import MixSettings
 from harness.cli import COMMANDS, program
-from harness.commands import options, run, train
+from harness.commands import options, train
+from harness.driver.estimate import PlanCost
 from harness.driver.report import run as report
 from harness.encoder.backbones import BACKBONES
 from harness.plan import catalog
 from harness.results import scores
+from harness.results.cost.encoding import ScoreCost
+from harness.results.cost.training import TrainingCost
 from harness.storage.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
@@ -147,9 +150,9 @@ def test_every_command_is_in_the_json_page() -> None:
     ("row", "source"),
     [
         ("## `harness run --json`", (report._report_json, report._trained_json, report._over_seeds_json)),
-        ("## `harness run --json`", (scores.spread_json, report._result_json, run._Line, run._to_json)),
+        ("## `harness run --json`", (scores.spread_json, report._result_json, ScoreCost, PlanCost.to_json)),
         ("| `harness train` |", (train._made_json,)),
-        ("| `harness train --dry-run` |", (train.TrainingCost,)),
+        ("| `harness train --dry-run` |", (TrainingCost,)),
     ],
 )
 def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source: tuple[Any, ...]) -> None:
