@@ -25,11 +25,14 @@ from finetune.efficient.settings import BiasSettings, FreezeSettings, LoraSettin
 from finetune.embedding.settings import EmbeddingSettings, TrainerSettings
 from finetune.mix.settings import MixSettings
 from harness.cli import COMMANDS, program
-from harness.commands import options, run, train
+from harness.commands import options, train
+from harness.driver.estimate import PlanCost
 from harness.driver.report import run as report
 from harness.encoder.backbones import BACKBONES
 from harness.plan import catalog
 from harness.results import scores
+from harness.results.cost.encoding import ScoreCost
+from harness.results.cost.training import TrainingCost
 from harness.storage.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
@@ -152,9 +155,9 @@ def test_every_command_is_in_the_json_page() -> None:
     ("row", "source"),
     [
         ("## `harness run --json`", (report._report_json, report._trained_json, report._over_seeds_json)),
-        ("## `harness run --json`", (scores.spread_json, report._result_json, run._Line, run._to_json)),
+        ("## `harness run --json`", (scores.spread_json, report._result_json, ScoreCost, PlanCost.to_json)),
         ("| `harness train` |", (train._made_json,)),
-        ("| `harness train --dry-run` |", (train.TrainingCost,)),
+        ("| `harness train --dry-run` |", (TrainingCost,)),
     ],
 )
 def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source: tuple[Any, ...]) -> None:
@@ -342,3 +345,68 @@ def test_an_entry_point_of_a_how_to_brings_its_entry(
     (registry,) = (one for one in (BACKBONES, catalog.SUITES, catalog.RECIPES) if one.group == group)
     assert registry.all()[name].name == name
     assert registry.broken() == []
+
+
+CODE = ("harness", "finetune", "suites", "leaderboard", "benchmarks", "tests", "results", "docker")
+FILES = {*CODE, *(p.relative_to(ROOT).as_posix() for folder in CODE for p in (ROOT / folder).rglob("*"))}
+NAMED_FILE = re.compile(r"`(?:python )?((?:[\w.-]+/)*[\w.-]+\.py)(?:: ([\w.]+))?[ `]")
+NAMED_FOLDER = re.compile(rf"`((?:{'|'.join(CODE)})/(?:[\w.-]+/)*)`")
+NAMED_OBJECT = re.compile(r"`((?:harness|finetune|suites|leaderboard)(?:\.\w+)+)")
+TO_BE_MADE = re.compile(r"^`([\w./-]+)`:$", re.MULTILINE)
+"""A file that a guide tells its reader to write: its path alone on a line, above its text."""
+
+
+def defines(path: Path, names: list[str]) -> bool:
+    """Whether a file defines or imports the first name, and that class the next one, and so on."""
+    body: list[ast.stmt] = ast.parse(path.read_text()).body
+    for name in names:
+        inner = [node for top in body for node in ast.walk(top) if _binds(node, name)]
+        if not inner:
+            return False
+        if isinstance(inner[0], ast.ImportFrom) and len(names) > 1:
+            return resolves(".".join([str(inner[0].module), *names]))
+        body = inner[0].body if isinstance(inner[0], ast.ClassDef) else []
+    return True
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name == name
+    if isinstance(node, ast.ImportFrom):
+        return any((alias.asname or alias.name) == name for alias in node.names)
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a dotted name leads to a module of ours and, behind it, to what the module defines."""
+    parts = dotted.split(".")
+    for end in range(len(parts), 0, -1):
+        for file in ("/".join(parts[:end]) + ".py", "/".join([*parts[:end], "__init__.py"])):
+            if file in FILES:
+                return defines(ROOT / file, parts[end:])
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_and_name_of_the_code_that_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    made = set(TO_BE_MADE.findall(text))
+    lost = [folder for folder in NAMED_FOLDER.findall(text) if folder.rstrip("/") not in FILES]
+    for file, names in NAMED_FILE.findall(text):
+        paths = [
+            known for known in FILES if known == file or ("/" not in file and known.endswith(f"/{file}"))
+        ]
+        if file not in made | {"setup.py", ".py"} and not (
+            paths and (not names or defines(ROOT / paths[0], names.split(".")))
+        ):
+            lost.append(f"{file}: {names}")
+    groups = {"harness.backbones", "harness.recipes", "harness.suites", "harness.toml"}
+    lost += [dotted for dotted in NAMED_OBJECT.findall(text) if dotted not in groups and not resolves(dotted)]
+    assert lost == []
+
+
+def test_no_sentence_of_the_architecture_is_above_forty_words() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    prose = [line for line in page.splitlines() if not line.startswith(("|", "#"))]
+    sentences = re.split(r"(?<=[.:;])\s+(?=[A-Z*`(])|\n\n|\n- |\n\d\. ", "\n".join(prose))
+    assert [sentence for sentence in sentences if len(sentence.split()) > 40] == []

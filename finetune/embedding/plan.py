@@ -262,10 +262,10 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
-        from finetune.embedding.trainer import EmbeddingSetup, train
+        from finetune.embedding import trainer
 
         settings = self._fitted(spec.backbone)
-        train(spec, settings, EmbeddingSetup(settings, self.loss, caches=self.caches))
+        trainer.train(spec, settings, trainer.EmbeddingSetup(settings, self.loss, caches=self.caches))
 
     def check(self) -> None:
         """Refuse settings that no training can have, whatever its data.

@@ -340,12 +340,12 @@ class Finetune:
         autocast = trainer.autocast_of(torch.device(context.device), trial)
         told = 0
 
-        def tell(step: int, steps: int) -> None:
+        def tell(step: int, steps: int, loss: float) -> None:
             nonlocal told
             if step == 1:
                 context.emit(Event(kind="training", text=notes_of_runs(trial), steps=steps))
             if step - told >= max(1, steps // 100) or step == steps:
-                context.emit(Event(kind="trained", steps=step - told))
+                context.emit(Event(kind="trained", text=f"loss {loss:.4g}", steps=step - told))
                 told = step
 
         torch.manual_seed(trial.seed)

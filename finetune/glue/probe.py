@@ -18,6 +18,7 @@ from harness.core.errors import DataError
 from harness.encoder.folder.modules import backbone_folder
 from harness.jobs.context import Event, JobContext
 from harness.jobs.recipe import Estimate
+from harness.results.cost.training import FinetuneSpeed, StepTime
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 
 STEPS = 20
 """Steps of a probe for time: half of them with small batches, half with large ones."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Speed:
-    """Seconds of a step, of a trained and of a scored token, and the parameters that compute."""
-
-    step: float
-    token: float
-    scored: float
-    parameters: ParameterCount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,34 +63,16 @@ class Memory:
         return tuple(found.values())
 
 
-def _speed_of(context: JobContext, works: Sequence[Finetune]) -> _Speed:
+def _speed_of(context: JobContext, works: Sequence[Finetune]) -> tuple[FinetuneSpeed, ParameterCount]:
     """The speed of a backbone, from twenty steps with the smallest and the largest batch of its runs."""
     trials = [(trial, work) for work in works for trial in work.trials]
-    few, many = (
+    (few, _), (many, parameters) = (
         _some_steps(context, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max)
     )
-    more = many.tokens - few.tokens
-    token = (many.seconds - few.seconds) / more if more > 0 else many.seconds / many.tokens
-    token = max(token, 0.0)
-    return _Speed(
-        step=max(0.0, few.seconds - token * few.tokens),
-        token=token,
-        scored=many.scoring / many.tokens,
-        parameters=many.parameters,
-    )
+    return FinetuneSpeed.of(few, many), parameters
 
 
-@dataclass(frozen=True, kw_only=True)
-class _MeasuredStep:
-    """The tokens and seconds of one step, and the seconds of scoring the same tokens."""
-
-    tokens: float
-    seconds: float
-    scoring: float
-    parameters: ParameterCount
-
-
-def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _MeasuredStep:
+def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> tuple[StepTime, ParameterCount]:
     import torch
 
     labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
@@ -109,8 +82,8 @@ def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _MeasuredS
 
 def _timed(
     context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRows, classes: int
-) -> _MeasuredStep:
-    """The measured step of one pass over rows that trains and scores them."""
+) -> tuple[StepTime, ParameterCount]:
+    """A step of one pass over rows that trains and scores them, and the parameters that have a part in it."""
     import torch
 
     from finetune.glue.model import Classifier
@@ -133,15 +106,15 @@ def _timed(
 
     once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
     ends = [time.perf_counter()]
-    train(model, rows, once, evaluate, tell=lambda _step, _steps: ends.append(time.perf_counter()))
+    train(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
-    return _MeasuredStep(
+    step = StepTime(
         tokens=int(rows.lengths.sum()) / steps,
         seconds=statistics.median(taken[1:] or taken),  # the first step allocates memory
         scoring=scoring / steps,
-        parameters=ParameterCount.of(model),
     )
+    return step, ParameterCount.of(model)
 
 
 def estimates(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
@@ -186,22 +159,24 @@ def _size(context: JobContext, work: Finetune) -> _Size | DataError:
     )
 
 
-def _estimate(work: Finetune, speeds: Mapping[str, _Speed], size: _Size | DataError) -> Estimate:
+def _estimate(
+    work: Finetune, speeds: Mapping[str, tuple[FinetuneSpeed, ParameterCount]], size: _Size | DataError
+) -> Estimate:
     """The estimate of the slowest cell that a run may turn out to be."""
     if isinstance(size, DataError):
         return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
-    cells = [_cell(trial, speeds[work.artifact.key], size) for trial in work.trials]
+    cells = [_cell(trial, *speeds[work.artifact.key], size) for trial in work.trials]
     return replace(max(cells, key=lambda cell: cell.seconds), steps=max(cell.steps for cell in cells))
 
 
-def _cell(trial: Trial, speed: _Speed, size: _Size) -> Estimate:
+def _cell(trial: Trial, speed: FinetuneSpeed, parameters: ParameterCount, size: _Size) -> Estimate:
     steps = trial.steps(size.rows)
     every = trial.training.cadence.every(trial.task, rows=size.rows, batch_size=trial.batch_size)
     trained = trial.epochs * size.rows * size.tokens
     scored = max(1, steps // every) * size.dev_tokens
     return Estimate(
         steps=steps,
-        flops=speed.parameters.flops(trained, scored=scored),
-        seconds=steps * speed.step + trained * speed.token + scored * speed.scored,
+        flops=parameters.flops(trained, scored=scored),
+        seconds=speed.seconds(steps, trained=trained, scored=scored),
         notes=size.notes,
     )

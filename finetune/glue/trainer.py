@@ -180,7 +180,7 @@ def train(
     trial: Trial,
     evaluate: Callable[[nn.Module, int], Evaluation],
     *,
-    tell: Callable[[int, int], None] = lambda _step, _steps: None,
+    tell: Callable[[int, int, float], None] = lambda _step, _steps, _loss: None,
     micro_batch: int | None = None,
 ) -> Progress:
     """Carry out a run.
@@ -190,7 +190,7 @@ def train(
         rows: The training rows.
         trial: All settings; its seed must have been set before the model's head was drawn.
         evaluate: Scores the model after a number of steps.
-        tell: Called after every step with the steps done and the steps in all.
+        tell: Called after every step with the steps done, the steps in all, and the loss.
         micro_batch: Rows computed at once, where a whole batch did not fit into memory.
     """
     steps = trial.steps(len(rows))
@@ -206,7 +206,7 @@ def train(
             group["lr"] = trial.learning_rate * factor(step)
         progress.losses.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
         _optimizer_step(model, optimizer, scaler, trial.training.clip)
-        tell(step + 1, steps)
+        tell(step + 1, steps, progress.losses[-1])
         if progress.diverged:
             break
         last = step + 1 == steps

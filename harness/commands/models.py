@@ -19,11 +19,11 @@ from harness.core import files, paths
 from harness.core.errors import UsageError, shortened, unknown
 from harness.core.terminal import console, print_table
 from harness.data.locate import human_size
-from harness.driver.progress import duration_text
 from harness.driver.report.suite import lineage_lines
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import OWN, all_modules, backbone_folder
+from harness.results.cost.duration import duration_text
 from harness.training.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.training.training import LOG, read_log
 

@@ -16,9 +16,9 @@ from rich.text import Text
 from harness.commands import options
 from harness.core import paths
 from harness.core.terminal import console, print_table
-from harness.driver.progress import duration_text
 from harness.driver.run_status import Cost, JobUnderWay, RunStatus, Wait, read_runs
 from harness.executors.run_log import nodes_text
+from harness.results.cost.duration import duration_text
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.core.arguments import checked, checked_fields
-from harness.core.encoding import Encoding, Ranking, Settings
-from harness.core.errors import UsageError, shortened
+from harness.core.encoding import Settings
+from harness.core.errors import UsageError
 from harness.core.provenance import cores
 from harness.core.types import Artifact
-from harness.data.locate import human_size
+from harness.driver.estimate import weight_bytes, with_expected_seconds
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
-from harness.encoder.folder.modules import weight_files
-from harness.encoder.folder.pooling import vector_size
-from harness.executors.executor import SHARE, Executor, Failure, Listener, OpenExecutor, runs_that_fit
+from harness.executors.executor import Executor, Failure, Listener, OpenExecutor
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.executors.node import WorkerSettings
 from harness.executors.settings import RaySettings, SlurmSettings, executor_settings
@@ -28,9 +25,10 @@ from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Job
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Train
-from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
+from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request, ResolvedRequest, check_devices
-from harness.search.plaid import index_bytes, require_library, sample_size
+from harness.results.cost.memory import SHARE, memory_of_job, runs_that_fit
+from harness.search.plaid import require_library
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 
@@ -82,7 +80,7 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         recipe=found.recipe,
         is_evaluated=found.is_evaluated,
     )
-    return PreparedRun(
+    prepared = PreparedRun(
         request=request,
         asked=found.asked,
         subjects=found.subjects,
@@ -93,6 +91,7 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         recipe=found.recipe,
         stages=found.stages,
     )
+    return replace(prepared, plan=with_expected_seconds(prepared))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,128 +178,6 @@ def _send_missing(prepared: PreparedRun) -> None:
             models.send(one.artifact.key, prepared.cache)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiskNeed:
-    """The disk that a run's vectors and indexes take at most, in bytes, and what is free in the cache.
-
-    `texts` are those of the open scores, of all models; texts that tasks share or that are cached count, too.
-    `unknown` are the tasks whose sizes, or whose models' dimensions, are not known, `passing` those whose
-    vectors are not kept: only their indexes count. `is_float32` is whether vectors of any model are kept in
-    float32.
-    """
-
-    texts: int
-    bytes: int
-    free: int
-    indexes: int = 0
-    unknown: tuple[str, ...] = ()
-    passing: tuple[str, ...] = ()
-    is_float32: bool = True
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the need is worth a line: a gigabyte or more, more than is free, or indexes."""
-        return self.bytes >= min(10**9, self.free) or self.indexes > 0
-
-    @property
-    def text(self) -> str:
-        """A sentence on the need, with a warning where it does not fit."""
-        what = f"vectors of up to {self.texts:,} texts" if self.texts else "indexes"
-        told = f"{what} take about {human_size(self.bytes)} of disk"
-        told += f", {human_size(self.indexes)} of it in indexes" if self.indexes and self.texts else ""
-        more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
-        more += f", the vectors of {shortened(self.passing)} are not kept" if self.passing else ""
-        if self.bytes <= self.free:
-            return f"{told}{more}; {human_size(self.free)} are free"
-        return (
-            f"WARNING: {told}{more}, and only {human_size(self.free)} are free in the cache. "
-            f"{'--vectors float16 takes half of it, ' * self.is_float32}--drop-vectors that of one model "
-            "at a time, --cache DIR another disk"
-        )
-
-    @staticmethod
-    def of(prepared: PreparedRun) -> DiskNeed | None:
-        """The need of a prepared run; None where no vectors are made, or nothing is known."""
-        trials = [cell for cell in prepared.plan.trials if cell.record is None]
-        open_ = [*trials, *(cell for cell in prepared.plan.open if cell.recipe_plan is None)]
-        keep = prepared.request.keep_vectors
-        passing = {cell.key: cell.task.name for cell in open_ if passes(cell, keep)}
-        sizes = {cell.key: 0 if cell.key in passing else _vector_bytes(cell) for cell in open_}
-        models: dict[str, int] = {}
-        for cell in open_:
-            key = cell.subject.artifact.key
-            models[key] = models.get(key, 0) + (sizes[cell.key] or 0)
-        indexes = sum(size_of_index(cell, keep) for cell in open_)
-        if not any(models.values()) and not passing:
-            return None
-        unknown = dict.fromkeys(cell.task.name for cell in open_ if sizes[cell.key] is None)
-        return DiskNeed(
-            texts=sum(cell.task.size.texts or 0 for cell in open_ if sizes[cell.key]),
-            bytes=indexes + (max(models.values()) if prepared.request.drop_vectors else sum(models.values())),
-            indexes=indexes,
-            free=_free_disk(prepared.cache),
-            unknown=tuple(unknown),
-            passing=tuple(dict.fromkeys(passing.values())),
-            is_float32=any(_has_float32(cell) for cell in open_ if sizes[cell.key]),
-        )
-
-
-def _has_float32(cell: PlannedScore) -> bool:
-    encoding = cell.subject.encoding
-    return isinstance(encoding, Encoding) and encoding.vectors == "float32"
-
-
-KEY_BYTES = 16
-"""Bytes of a text's hash beside its vector."""
-
-OFFSET_BYTES = 8
-"""Bytes of a text's place in its shard, where each token has a vector."""
-
-
-def _vector_bytes(cell: PlannedScore) -> int | None:
-    """The bytes of a score's vectors, None where they are not known."""
-    encoding = cell.subject.encoding
-    if isinstance(encoding, Ranking):
-        return 0
-    late, size = encoding.late_interaction, cell.task.size
-    folder = cell.subject.on_disk.artifact.folder
-    dimension = vector_size(folder, encoding.pooling) if late is None else late.dimension or None
-    if dimension is None or size.texts is None:
-        return None
-    each = dimension * (2 if encoding.vectors == "float16" else 4)
-    if encoding.late_interaction is None:
-        return size.texts * (each + KEY_BYTES)
-    tokens = size.most_tokens(encoding.on(cell.task).max_length)
-    return tokens * each + size.texts * (KEY_BYTES + OFFSET_BYTES)
-
-
-def passes(cell: PlannedScore, keep: float) -> bool:
-    """Whether the vectors of a score's documents are not kept, by the gigabytes that are, and by its size."""
-    return cell.is_indexed and (_vector_bytes(cell) or 0) > keep * 1e9
-
-
-def size_of_index(cell: PlannedScore, keep: float) -> int:
-    """The bytes of a score's index, about; 0 without one, or where the task's size is not known.
-
-    While one is made whose vectors are not kept, those of a sample are beside its first half.
-    """
-    encoding, size = cell.encoding, cell.task.size
-    if isinstance(encoding, Ranking) or encoding.index is None or encoding.late_interaction is None:
-        return 0
-    tokens = size.most_tokens(encoding.max_length)
-    whole = index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
-    if not passes(cell, keep) or not size.texts:
-        return whole
-    sample = (_vector_bytes(cell) or 0) * sample_size(size.texts) // size.texts
-    return max(whole, whole // 2 + sample)
-
-
-def _free_disk(folder: Path) -> int:
-    """The free bytes of the disk on which a folder lies or will lie."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
-
-
 def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
     plan, open_executor = _with_executor(prepared)
@@ -342,7 +219,7 @@ def _on_this_machine(prepared: PreparedRun) -> tuple[Plan, OpenExecutor]:
             _open_jobs(plan),
             prepared.recipe,
             cache=prepared.cache,
-            weights=max(_weight_bytes(one) for one in prepared.subjects),
+            weights=max(weight_bytes(one) for one in prepared.subjects),
             asked=request.workers,
             threads=request.threads,
         )
@@ -424,11 +301,11 @@ def _worker_settings(prepared: PreparedRun) -> WorkerSettings:
 
 def _with_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
     """The plan with the main memory that its jobs take, by the size of their models' weights."""
-    weights = {one.artifact.key: _weight_bytes(one) for one in (*prepared.asked, *prepared.subjects)}
+    weights = {one.artifact.key: weight_bytes(one) for one in (*prepared.asked, *prepared.subjects)}
 
     def memory(job: Job) -> int:
         trains = job.kind in ("train", "finetune") and kind == "cpu"
-        return PROCESS + weights.get(job.model, 0) * (PER_WEIGHT if trains else PER_LOADED)
+        return memory_of_job(weights.get(job.model, 0), trains=trains)
 
     jobs = [
         replace(job, resources=replace(job.resources, memory=memory(job)))
@@ -437,12 +314,6 @@ def _with_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
         for job in plan.jobs
     ]
     return replace(plan, jobs=tuple(jobs))
-
-
-def _weight_bytes(one: ConfiguredModel) -> int:
-    if one.ranks:
-        return 0
-    return sum(path.stat().st_size for path in weight_files(one.on_disk.artifact.folder))
 
 
 def _with_devices(plan: Plan, devices: int, together: int) -> Plan:
@@ -469,16 +340,6 @@ def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Jo
     while not backbone.folder.is_dir() and backbone.key in starts:
         backbone = starts[backbone.key]
     return replace(job, resources=replace(job.resources, devices=spec.recipe.devices(most, backbone)))
-
-
-PER_WEIGHT = 6
-"""A CPU run's memory in units of its weights: weights, gradients, two moments, and temporary values."""
-
-PER_LOADED = 2
-"""The memory of a worker that encodes, in units of its model's weights."""
-
-PROCESS = 2_500_000_000
-"""Further bytes of a process: its libraries and activations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -527,7 +388,7 @@ def _fitting(
         import psutil
 
         room = psutil.virtual_memory().available * SHARE
-        return min(free_cores, runs_that_fit(room, PER_WEIGHT * weights + PROCESS))
+        return min(free_cores, runs_that_fit(room, memory_of_job(weights, trains=True)))
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
     measured = _measured(devices[0], runs, recipe, cache)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import json
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from harness.jobs.context import Event, WorkerLimits
 from harness.jobs.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.jobs.training_jobs import Choose
 from harness.plan.plan import Plan, PlannedScore
+from harness.results.cost.encoding import Speed, note_record, note_speed
+from harness.search.plaid import drop_indexes
 from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, Record
 from harness.storage.remote import RemoteLeases
@@ -426,6 +429,8 @@ class Driver:
     def _keep(self, job: Job, finished: Finished) -> None:
         if job.place is None:
             self._outputs[job.key] = finished.output
+            if "speed" in finished.output:
+                note_speed(self._cache, Speed.of_json(json.loads(finished.output["speed"])))
             self._done(job)
             if job.claim == job.key:
                 self._give_back(job)
@@ -437,6 +442,8 @@ class Driver:
         cell = self._scores.get(job.key)
         again = self._anew(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
+        if job.kind == "score":
+            note_record(self._cache, record)
         self._done(job)
         self._give_back(job)
         if job.key in self._cells:
@@ -520,7 +527,6 @@ class Driver:
         mine = self._cells_of[artifact]
         found = [self.results[key].how for key in mine if key in self.results]
         if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
-            from harness.search.plaid import drop_indexes
             from harness.storage.vectors import drop_vectors
 
             self.vectors_dropped += drop_vectors(self._cache, artifact) + drop_indexes(self._cache, artifact)

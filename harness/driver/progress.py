@@ -13,130 +13,147 @@ from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Task as Bar
 from rich.table import Column
 from rich.text import Text
 
 from harness.core.identity import encoding_identity
 from harness.driver import evaluation
-from harness.driver.evaluation import DiskNeed, TrainedModel
+from harness.driver.estimate import disk_need
+from harness.driver.evaluation import TrainedModel
 from harness.driver.execute import Listeners, Result
-from harness.driver.forecast import Work, full_pace_left
 from harness.driver.report.run import Report, impossible_results, print_failures
 from harness.executors.run_log import Node, nodes_text
 from harness.jobs.context import Event
-from harness.jobs.jobs import Job
+from harness.jobs.jobs import Job, JobKind
 from harness.plan.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.plan.request import PreparedRun
 from harness.results import results
+from harness.results.cost.duration import TimeRange, duration_text
+from harness.results.cost.remaining import Work, time_left
 from harness.results.scores import score_text
 from harness.storage.record import Record
 
 MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
 
-QUIET = 60.0
+QUIET = 30.0
 """Seconds after which a line says how far running work is, where there are no bars."""
 
-
-def duration_text(seconds: float) -> str:
-    """A duration in words.
-
-    >>> duration_text(7.2), duration_text(192), duration_text(7300)
-    ('7 s', '3 min 12 s', '2 h 1 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+PART, PAUSE = 0.1, 5.0
+"""The part of a piece of work after which there is such a line, too, and the least seconds between two."""
 
 
 @dataclass(kw_only=True)
-class _Run:
-    """A training run of the plan: its task, its times, and how many of its steps are done.
+class _JobTimes:
+    """When a job began, announced its present step and ended, and how much of that step is done."""
 
-    It has `begun` when its job has, and is `loaded` at its first step.
-    """
-
-    task: str
     begun: float | None = None
-    loaded: float | None = None
+    announced: float | None = None
     ended: float | None = None
-    steps: int = 0
+    total: int = 0
     done: int = 0
 
     def whole(self, now: float) -> float | None:
-        """The seconds from its beginning to its end, by its steps so far; None before the first ones."""
-        if self.begun is None or self.loaded is None or not self.done:
+        """The seconds from its beginning to its end, by its pace so far; None before there is one."""
+        if self.begun is None or self.announced is None or not self.done or not self.total:
             return None
-        return self.loaded - self.begun + (now - self.loaded) * self.steps / self.done
+        return self.announced - self.begun + (now - self.announced) * max(1.0, self.total / self.done)
 
 
-class _Forecast:
-    """The time that the training runs of a plan still take, by those that ended or began.
+class Forecast:
+    """The time that the jobs of a plan still take, by what was expected of them and how they go on."""
 
-    A run that has not begun lasts as those of its task, or else as all others. Runs beside each other go on
-    at the pace at which the work went on so far.
-    """
-
-    def __init__(self, jobs: Sequence[Job], clock: Callable[[], float]) -> None:
+    def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._runs = {job.key: _Run(task=job.place.task if job.place else "") for job in jobs}
+        self._jobs = {job.key: job for job in plan.jobs if job.key not in plan.known}
+        self._times = {key: _JobTimes() for key in self._jobs}
 
-    @property
-    def wanted(self) -> int:
-        """The number of runs."""
-        return len(self._runs)
-
-    @property
-    def ended(self) -> int:
-        """The number of runs that have ended."""
-        return sum(run.ended is not None for run in self._runs.values())
+    def count(self, kind: JobKind, *, ended: bool = False) -> int:
+        """The number of jobs of a kind, or of those that have ended."""
+        some = [self._times[key] for key, job in self._jobs.items() if job.kind == kind]
+        return sum(one.ended is not None for one in some) if ended else len(some)
 
     def hear(self, job: Job, event: Event) -> None:
-        """Note the beginning of a run, and its steps."""
-        run = self._runs.get(job.key)
-        if run is None:
+        """Note the beginning of a job, before which its inputs have ended, and how far it is."""
+        times = self._times.get(job.key)
+        if times is None:
             return
-        run.begun = self._clock() if run.begun is None else run.begun
-        if event.kind == "training":
-            run.loaded, run.steps = self._clock(), event.steps
-        run.done += event.steps if event.kind == "trained" else 0
+        if times.begun is None:
+            times.begun = self._clock()
+            for key in job.inputs:
+                self.end(key)
+        if event.kind in ("encoding", "training"):
+            times.announced, times.done = self._clock(), 0
+            times.total = event.steps or event.tokens or event.texts
+        elif event.kind in ("encoded", "trained"):
+            times.done += event.steps or event.tokens or event.texts
 
-    def end(self, job: Job) -> None:
-        """Note the end of a run."""
-        run = self._runs[job.key]
-        run.ended = self._clock()
-        run.begun = run.ended if run.begun is None else run.begun
+    def end(self, key: str) -> None:
+        """Note the end of a job, and of those of its claim."""
+        for name, job in self._jobs.items():
+            times = self._times[name]
+            if key in (name, job.claim) and times.ended is None:
+                times.ended = self._clock()
+                times.begun = times.ended if times.begun is None else times.begun
 
-    def left(self) -> float | None:
-        """The seconds until all runs have ended; None before the first steps of the first one."""
+    def left(self) -> TimeRange | None:
+        """The time until all jobs have ended; None while too little is known."""
         now = self._clock()
         work = [
-            Work(key=key, groups=(run.task, None), begun=run.begun, ended=run.ended, whole=run.whole(now))
-            for key, run in self._runs.items()
+            Work(
+                key=key,
+                groups=((job.kind, job.place.task if job.place else ""), job.kind, None),
+                inputs=job.inputs,
+                begun=times.begun,
+                ended=times.ended,
+                whole=times.whole(now),
+                expected=job.resources.seconds,
+            )
+            for (key, job), times in zip(self._jobs.items(), self._times.values(), strict=True)
+            if job.kind != "select"
         ]
-        return full_pace_left(work, now)
+        return time_left(work, now)
 
 
 class _Rate(TextColumn):
+    """The loss of a training, and the tokens a second of work."""
+
     def __init__(self) -> None:
         super().__init__("")
 
     def render(self, task: Bar) -> Text:
-        if not task.elapsed or not task.fields.get("tokens"):
+        return Text(", ".join(_pace_parts(task)), style="dim")
+
+
+def _pace_parts(bar: Bar) -> list[str]:
+    tokens, loss = bar.fields.get("tokens"), bar.fields.get("loss")
+    rate = [f"{tokens / bar.elapsed:,.0f} tokens/s"] if bar.elapsed and tokens else []
+    return [loss, *rate] if loss else rate
+
+
+class _Count(TextColumn):
+    """How many tasks or runs are done, and of other work which part; nothing of work without parts."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def render(self, task: Bar) -> Text:
+        if not task.total:
             return Text("")
-        return Text(f"{task.fields['tokens'] / task.elapsed:,.0f} tokens/s", style="dim")
+        whole = f"{task.completed:,.0f}/{task.total:,.0f}"
+        return Text(f"{task.percentage:.0f} %" if task.fields.get("unit") == "tokens" else whole)
 
 
 class _Left(TimeRemainingColumn):
-    """The time left: of all runs by their forecast, of other work by its own pace."""
+    """The time left: of all jobs by their forecast, of other work by its own pace."""
 
     def render(self, task: Bar) -> Text:
         if "forecast" not in task.fields:
             return super().render(task)
         left = task.fields["forecast"].left()
-        return Text("" if left is None else duration_text(left), style="progress.remaining")
+        return Text("" if left is None else duration_text(left.seconds), style="progress.remaining")
 
 
 @contextlib.contextmanager
@@ -153,27 +170,30 @@ def follow_events(console: Console, clock: Callable[[], float] = time.monotonic)
             last = clock()
             console.print(_stamp(console) + line, style=style, highlight=False, markup=False, soft_wrap=True)
 
-        def begin(name: str, total: int | None) -> None:
+        def begin(name: str, total: int | None, unit: str = "") -> None:
             for known in bars.task_ids:
                 bars.remove_task(known)
-            bars.add_task(name, total=total, tokens=0)
+            bars.add_task(name, total=total, tokens=0, unit=unit)
             if not console.is_terminal:
-                say(f"{name}: {total:,}" if total else name)
+                say(f"{name}: {total:,} {unit}".rstrip() if total else name)
 
         def advance(count: int, tokens: int) -> None:
             for bar in bars.tasks:
-                bars.update(bar.id, advance=count, tokens=bar.fields["tokens"] + tokens)
+                of_tokens = bar.fields["unit"] == "tokens"
+                done = min(bar.total or 0, bar.completed + (tokens if of_tokens else count))
+                bars.update(bar.id, completed=done, tokens=bar.fields["tokens"] + tokens)
                 if not console.is_terminal and clock() - last >= QUIET:
-                    say(f"{bar.description}: {bar.completed:,.0f} of {bar.total or 0:,.0f}")
+                    say(f"{bar.description}: {_part_text(bar)}")
 
         def listen(event: Event) -> None:
             match event.kind:
                 case "stage":
                     begin(event.text, None)
                 case "encoding":
-                    begin(f"encoding {_SIDES[event.text]}", event.texts)
+                    unit = "tokens" if event.tokens else "texts"
+                    begin(f"encoding {_SIDES[event.text]}", event.tokens or event.texts, unit)
                 case "ranking":
-                    begin(event.text, event.texts)
+                    begin(event.text, event.texts, "texts")
                 case "encoded" | "ranked":
                     advance(event.texts, event.tokens)
                 case "note":
@@ -201,15 +221,10 @@ class _Bars(Progress):
 
 def _bars(console: Console, clock: Callable[[], float]) -> _Bars:
     """Bars with their names, counts, tokens a second and time left; none where there is no terminal."""
-    room = max(16, console.width - 60)
     return _Bars(
-        TextColumn(
-            "{task.description}",
-            markup=False,
-            table_column=Column(max_width=room, no_wrap=True, overflow="ellipsis"),
-        ),
-        BarColumn(bar_width=min(30, room // 2)),
-        MofNCompleteColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
+        BarColumn(bar_width=max(4, min(30, (console.width - 60) // 2))),
+        _Count(),
         _Rate(),
         _Left(compact=True),
         console=console,
@@ -224,7 +239,7 @@ def _stamp(console: Console) -> str:
     return "" if console.is_terminal else time.strftime("%Y-%m-%d %H:%M:%S ")
 
 
-class _Follower:
+class Follower:
     """The progress display of a run: a context manager whose `listeners` the run calls.
 
     On a terminal, bars count training runs, tasks, and the texts and steps of running work. Elsewhere each
@@ -236,19 +251,23 @@ class _Follower:
         self._last = clock()
         self._settled, self._wanted = 0, len(plan.cells)
         self._bars: dict[str, TaskID] = {}
-        runs = [job for job in plan.jobs if job.kind == "finetune" and job.key not in plan.known]
-        self._forecast = _Forecast(runs, clock)
+        self._told: dict[str, float] = {}
+        self.forecast = Forecast(plan, clock)
         self._progress = _bars(console, clock)
-        self._runs = self._progress.add_task(
-            "runs", total=len(runs), visible=bool(runs), forecast=self._forecast
-        )
+        runs = self.forecast.count("finetune")
+        self._runs = self._progress.add_task("runs", total=runs, visible=bool(runs), forecast=self.forecast)
         encoded = any(cell.recipe_plan is None for cell in plan.cells)
-        self._tasks = self._progress.add_task("tasks", total=self._wanted, visible=encoded or not runs)
+        self._tasks = self._progress.add_task(
+            "tasks",
+            total=self._wanted if self._wanted > 1 else None,
+            visible=encoded or not runs,
+            forecast=self.forecast,
+        )
         self.listeners = Listeners(
             event=self._event, result=self._result, trained=self._trained, nodes=self._show_nodes
         )
 
-    def __enter__(self) -> _Follower:
+    def __enter__(self) -> Follower:
         self._progress.start()
         return self
 
@@ -257,22 +276,28 @@ class _Follower:
     ) -> None:
         self._progress.stop()
 
+    def refresh(self) -> None:
+        """Draw the bars now."""
+        self._progress.refresh()
+
     def _event(self, job: Job, event: Event) -> None:
-        self._forecast.hear(job, event)
+        self.forecast.hear(job, event)
         match event.kind:
             case "stage":
                 bar = self._runs if job.kind == "finetune" else self._tasks
                 self._progress.update(bar, description="runs" if job.kind == "finetune" else event.text)
             case "encoding":
-                self._add(job, f"  encoding {_SIDES[event.text]}", event.texts)
+                unit = "tokens" if event.tokens else "texts"
+                name = f"  {job.label}: encoding {_SIDES[event.text]}"
+                self._add(job, name, event.tokens or event.texts, unit)
             case "ranking":
-                self._add(job, f"  {event.text}", event.texts)
+                self._add(job, f"  {event.text}", event.texts, "texts")
             case "training":
-                self._add(job, f"  {job.label}", event.steps)
+                self._add(job, f"  {job.label}", event.steps, "steps")
             case "encoded" | "ranked":
-                self._advance(job, event.texts, event.tokens)
+                self._advance(job, event, event.texts)
             case "trained":
-                self._advance(job, event.steps, event.tokens)
+                self._advance(job, event, event.steps)
             case "finished" if job.kind == "select":
                 self._print(f"✓ chose {job.label}: {event.text}")
             case "finished":
@@ -283,21 +308,30 @@ class _Follower:
                 self._print(f"{job.label}: {event.text}", style="yellow")
             case "failed" if job.kind == "train":
                 self._drop(job)
+                self.forecast.end(job.key)
                 self._print(f"✗ {job.label} was not trained: {event.text}")
             case "failed":
                 self._end_run(job, "failed: " + event.text)
 
-    def _add(self, job: Job, name: str, total: int) -> None:
+    def _add(self, job: Job, name: str, total: int, unit: str) -> None:
         self._drop(job)
-        self._bars[job.claim or job.key] = self._progress.add_task(name, total=total, tokens=0)
+        bar = self._progress.add_task(name, total=total, tokens=0, unit=unit, loss="")
+        self._bars[job.claim or job.key], self._told[job.key] = bar, 0.0
 
-    def _advance(self, job: Job, count: int, tokens: int = 0) -> None:
+    def _advance(self, job: Job, event: Event, count: int) -> None:
         bar = self._bars.get(job.claim or job.key)
         if bar is None:
             return
         shown = self._progress.tasks[self._progress.task_ids.index(bar)]
-        self._progress.update(bar, advance=count, tokens=shown.fields["tokens"] + tokens)
-        if not self._console.is_terminal and self._clock() - self._last >= QUIET:
+        tokens, total = shown.fields["tokens"] + event.tokens, shown.total or 0
+        done = min(total, tokens) if shown.fields["unit"] == "tokens" else shown.completed + count
+        loss = event.text or shown.fields["loss"]
+        self._progress.update(bar, completed=done, tokens=tokens, loss=loss)
+        if self._console.is_terminal:
+            return
+        quiet, part = self._clock() - self._last, done / total if total else 0.0
+        if quiet >= QUIET or (quiet >= PAUSE and part - self._told.get(job.key, 0.0) >= PART):
+            self._told[job.key] = part
             self._print(_status_text(job, shown) + self._left_text())
 
     def _trained(self, job: Job, record: Record) -> None:
@@ -311,20 +345,21 @@ class _Follower:
 
     def _end_run(self, job: Job, outcome: str) -> None:
         self._drop(job)
-        self._forecast.end(job)
-        self._progress.update(self._runs, completed=self._forecast.ended)
-        count = f"[{self._forecast.ended} of {self._forecast.wanted}]"
-        self._print(f"  {count} {job.label}: {outcome}{self._left_text()}", style="dim")
+        self.forecast.end(job.key)
+        ended, wanted = self.forecast.count("finetune", ended=True), self.forecast.count("finetune")
+        self._progress.update(self._runs, completed=ended)
+        self._print(f"  [{ended} of {wanted}] {job.label}: {outcome}{self._left_text()}", style="dim")
 
     def _left_text(self) -> str:
-        """The time that all runs still take, where no bar shows it."""
-        left = None if self._console.is_terminal else self._forecast.left()
-        return f"; about {duration_text(left)} left for all runs" if left else ""
+        """The time that all jobs still take, where no bar shows it."""
+        left = None if self._console.is_terminal else self.forecast.left()
+        return f"; about {duration_text(left.seconds)} left" if left and left.seconds >= 1 else ""
 
     def _result(self, result: Result) -> None:
         self._settled += 1
         self._progress.update(self._tasks, completed=self._settled)
         self._remove(result.cell.key)
+        self.forecast.end(result.cell.key)
         if result.how not in MARKS:
             return
         cell, record = result.cell, result.record
@@ -359,13 +394,17 @@ class _Follower:
 
 def _status_text(job: Job, bar: Bar) -> str:
     """How far running work is."""
-    what = "steps" if job.kind in ("train", "finetune") else "texts"
-    rate = bar.fields["tokens"] / bar.elapsed if bar.elapsed else 0
-    pace = f", {rate:,.0f} tokens/s" if rate else ""
     part = bar.description.strip()
-    if job.kind == "train" and part != job.label:  # what comes before the first step
-        return f"  {job.label}: {part}, {bar.completed:,.0f} of {bar.total or 0:,.0f}{pace}"
-    return f"  {job.label}: {bar.completed:,.0f} of {bar.total or 0:,.0f} {what}{pace}"
+    before = f"{part}, " if job.kind == "train" and part != job.label else ""  # what precedes the first step
+    pace = "".join(f", {one}" for one in _pace_parts(bar))
+    return f"  {job.label}: {before}{_part_text(bar)}{pace}"
+
+
+def _part_text(bar: Bar) -> str:
+    """How much of its texts, steps or tokens work has done."""
+    if bar.fields["unit"] == "tokens":
+        return f"{bar.percentage:.0f} % of about {bar.total or 0:,.0f} tokens"
+    return f"{bar.completed:,.0f} of {bar.total or 0:,.0f} {bar.fields['unit']}".rstrip()
 
 
 def _seconds_text(record: Record) -> str:
@@ -386,14 +425,14 @@ def most_common(texts: Sequence[str]) -> str:
 def carry_out(prepared: PreparedRun, out: Console) -> Report:
     """Announce a run, execute it with its progress on `out`, and return its report."""
     _announce(prepared, out)
-    with _Follower(prepared.plan, console=out) as follower:
+    with Follower(prepared.plan, console=out) as follower:
         return evaluation.execute(prepared, follower.listeners)
 
 
 def carry_out_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
     """Announce a training, execute it with its progress on `out`, and return its models."""
     _announce(prepared, out)
-    with _Follower(prepared.plan, console=out) as follower:
+    with Follower(prepared.plan, console=out) as follower:
         return evaluation.carry_out_training(prepared, follower.listeners)
 
 
@@ -480,5 +519,5 @@ def _said(prepared: PreparedRun) -> list[str]:
     if runs:
         known = len(prepared.plan.known)
         lines.append(f"{runs} runs, of which {known} are there")
-    need = DiskNeed.of(prepared)
+    need = disk_need(prepared)
     return [*lines, need.text] if need is not None and need.is_large else lines

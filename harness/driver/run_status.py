@@ -21,7 +21,6 @@ from typing import Any, Literal, get_args
 from harness.core import files
 from harness.core.documents import Document, DocumentKind
 from harness.core.errors import RecordError
-from harness.driver.forecast import TimeLeft, Work, time_left
 from harness.executors.run_log import (
     EVENTS,
     EVERY,
@@ -36,6 +35,8 @@ from harness.executors.run_log import (
     RunHeader,
     RunningJob,
 )
+from harness.results.cost.duration import TimeRange
+from harness.results.cost.remaining import Work, time_left
 
 SILENT = 60.0
 """The age of a heartbeat, in seconds, after which a driver on another machine counts as dead."""
@@ -172,7 +173,7 @@ class RunStatus:
     troubles: tuple[Trouble, ...]
     nodes: tuple[Node, ...]
     cost: Cost
-    left: TimeLeft | None
+    left: TimeRange | None
     reason: str = ""
 
     def count(self, *states: str) -> int:
@@ -404,7 +405,7 @@ class _Log:
             for (cause, hint), labels in groups.items():
                 yield Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
 
-    def _left(self) -> TimeLeft | None:
+    def _left(self) -> TimeRange | None:
         """The time left; None where nothing runs, as the open jobs wait for who knows how long."""
         if not self.heartbeat.running and any(state == "waiting" for state in self.states):
             return None
@@ -429,6 +430,7 @@ class _Log:
             groups=((job.kind, job.task, job.artifact), (job.kind, job.task), job.kind, None),
             inputs=tuple(self.jobs[one].key for one in job.inputs),
             width=max(1, job.devices),
+            expected=job.seconds or None,
         )
         if last is None or self.states[number] == "waiting":
             return work

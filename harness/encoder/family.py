@@ -378,7 +378,7 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneEntry:
-    """A family of encoders, or a model with a name in the catalog: one `BACKBONE` in harness/backbones/.
+    """A family of encoders, or a model with a name in the catalog: one `BACKBONE` in encoder/backbones/.
 
     `locate()` gives the folder or hub id for `--model name`, or raises ModelError; `weights` is a required
     SHA-256.

@@ -103,11 +103,12 @@ more than 1e-1 beside a text this long.
 
 @dataclass(frozen=True, kw_only=True)
 class _SanityReport:
-    """The result of the gate: the names of the checks that ran, and the failures."""
+    """The result of the gate: checks that ran, failures, and the tokens and seconds of an encoding."""
 
     checks: tuple[str, ...]
     failures: tuple[_Failure, ...]
     seconds: float
+    speed: tuple[int, float] | None = None
 
 
 def check_encoder(
@@ -136,11 +137,20 @@ def check_encoder(
         if reload is not None:
             failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
-    return _SanityReport(
-        checks=tuple(ran),
-        failures=tuple(f for f in failures if f is not None),
-        seconds=time.perf_counter() - began,
-    )
+    seconds, found = time.perf_counter() - began, tuple(f for f in failures if f is not None)
+    is_measured = reload is not None and not found and encoder.encoding.context is None
+    speed = _measure_speed(encoder) if is_measured else None
+    return _SanityReport(checks=tuple(ran), failures=found, seconds=seconds, speed=speed)
+
+
+def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
+    """The tokens and seconds of encoding a long text on each core, by a model that is warm."""
+    import torch
+
+    count = torch.get_num_threads() if encoder.device == "cpu" else 16
+    began, before = time.perf_counter(), encoder.tokens_seen
+    encoder.encode([f"{number} {LONG}" for number in range(count)], role=encoder.roles[0])
+    return encoder.tokens_seen - before, time.perf_counter() - began
 
 
 def require_sane(report: _SanityReport) -> None:

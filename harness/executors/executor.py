@@ -137,16 +137,3 @@ def failed(key: str, error: Exception) -> Finished:
         cause="memory" if isinstance(error, MemoryError) else "job",
     )
     return Finished(key=key, failure=failure)
-
-
-SHARE = 0.9
-"""The share of a device's memory that training runs of tasks may take."""
-
-
-def runs_that_fit(room: float, need: float) -> int:
-    """The number of runs that fit into some memory, at least one.
-
-    >>> runs_that_fit(80e9, 12e9), runs_that_fit(8e9, 12e9)
-    (6, 1)
-    """
-    return max(1, int(room // need))

@@ -24,7 +24,6 @@ from typing import Any
 
 from harness.core.errors import UsageError
 from harness.executors.executor import (
-    SHARE,
     Cause,
     Failure,
     Finished,
@@ -32,7 +31,6 @@ from harness.executors.executor import (
     Listener,
     Seat,
     failed,
-    runs_that_fit,
 )
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import News, WorkerSettings, refused
@@ -41,6 +39,7 @@ from harness.executors.ray_cluster import ClusterDemand, connect, devices_text, 
 from harness.executors.run_log import Node
 from harness.executors.settings import RaySettings
 from harness.jobs.jobs import Job
+from harness.results.cost.memory import SHARE, runs_that_fit
 
 LISTEN = 1.0
 """Seconds after which an actor answers although there is nothing new."""

@@ -68,12 +68,14 @@ class LoggedJob(DocumentPart):
     task: str = ""
     devices: int = 0
     known: bool = False
+    seconds: float = 0.0
+    """What the plan expects it to take; 0 where that is not known."""
 
 
 class RunHeader(DocumentPart):
     """The head of a log: whose run it is, when it began in UTC by its machine's clock, and its jobs."""
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: int = Field(default=2, alias="schema")
     host: str
     pid: int
     started: str
@@ -145,7 +147,13 @@ class Heartbeat(DocumentPart):
 
 
 _HINT = "Remove the run's folder: it is a log, and no score depends on it."
-HEADERS = DocumentKind(name="head of a run's log", type=RunHeader, hint=_HINT)
+HEADERS = DocumentKind(
+    name="head of a run's log",
+    type=RunHeader,
+    hint=_HINT,
+    schema=2,
+    migrations={1: lambda head: head},  # schema 2 added the expected seconds of a job
+)
 HEARTBEATS = DocumentKind(name="heartbeat of a run", type=Heartbeat, hint=_HINT)
 
 
@@ -265,13 +273,14 @@ class RunLog:
             return
         match event.kind:
             case "encoded" | "ranked":
-                running.done += event.texts
+                running.done += event.tokens if running.unit == "tokens" else event.texts
             case "trained":
                 running.done += event.steps
             case "stage":
                 running.announce(self._now(), step=event.text)
             case "encoding":
-                running.announce(self._now(), step=_SIDES[event.text], total=event.texts, unit="texts")
+                total, unit = (event.tokens, "tokens") if event.tokens else (event.texts, "texts")
+                running.announce(self._now(), step=_SIDES[event.text], total=total, unit=unit)
             case "ranking":
                 running.announce(self._now(), step=event.text, total=event.texts, unit="texts")
             case "training":
@@ -392,6 +401,7 @@ def _header(jobs: Sequence[Job], known: Collection[str], *, executor: str, comma
             "task": "" if place is None else place.task,
             "devices": job.resources.devices,
             "known": job.key in known,
+            "seconds": round(job.resources.seconds or 0.0, 3),
         }
         told = {name: value for name, value in entry.items() if value}
         entries.append({"kind": job.kind, "label": job.label, "key": job.key, **told})

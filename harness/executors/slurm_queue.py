@@ -39,6 +39,8 @@ from harness.executors.local import host_name
 from harness.executors.node import NodeWorker, WorkerSettings, missing_devices, visible_devices
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
+from harness.results.cost.duration import LIKELY
+from harness.results.cost.remaining import LongestDurations
 from harness.storage.leases import Leases
 
 if TYPE_CHECKING:
@@ -299,21 +301,13 @@ class JobQueue:
                 self.release(key, claim)
 
     def note_duration(self, job: Job, seconds: float) -> None:
-        """Note that a job took so many seconds, or at least so many; on a full disk this is lost."""
-        for name in _alike(job):
-            if seconds > self._longest(name):
-                with contextlib.suppress(StoreError):
-                    files.replace(self.folder / "durations" / name, str(seconds).encode())
+        """Note that a job took so many seconds, or at least so many."""
+        LongestDurations(self.folder / "durations").note(_alike(job), seconds)
 
     def estimate(self, job: Job) -> float:
-        """The seconds that a job may take: of the longest of its task, else its kind, else of all, else 0."""
-        return next(filter(None, map(self._longest, _alike(job))), 0.0)
-
-    def _longest(self, name: str) -> float:
-        try:
-            return float((self.folder / "durations" / name).read_text())
-        except (OSError, ValueError):
-            return 0.0
+        """The seconds that a job may take: of the longest of its task, else of its plan, else of others."""
+        planned = LIKELY * (job.resources.seconds or 0.0)
+        return LongestDurations(self.folder / "durations").expect(_alike(job), planned)
 
     def _names(self, part: str) -> list[str]:
         try:

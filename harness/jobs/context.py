@@ -45,8 +45,9 @@ EventKind = Literal[
 class Event:
     """A message from a running job to the driver.
 
-    `stage` names the step that begins, `encoding`, `ranking` and `training` announce texts and steps,
-    `encoded`, `ranked` and `trained` count finished ones, `failed` says why a run has no record, `finished`
+    `stage` names the step that begins, `encoding`, `ranking` and `training` announce texts (with all their
+    tokens, about) and steps, `encoded`, `ranked` and `trained` count finished ones (`text` has the
+    loss of a training), `failed` says why a run has no record, `finished`
     what a training has made, `note` is for the user and the record, and `vectors` carries a shard to be
     written.
     """
@@ -268,7 +269,7 @@ class JobContext:
         space = self.space(artifact, encoding, task, role, documents=documents)
         missing = self._missing(space, texts)
         made = TextEncoding(self, artifact, encoding, task, role, documents)
-        made.begin(len(missing))
+        made.begin(len(missing), missing)
         made.write(missing, space, self.emit, hold=hold)
         made.end()
         space.refresh()
@@ -329,8 +330,11 @@ class TextEncoding:
         self._encoder: Any = None  # the shards take what either kind of model gives
         self._noted = 0
 
-    def begin(self, count: int) -> None:
-        """Announce so many texts, and load the model for them; nothing for none."""
+    def begin(self, count: int, texts: Sequence[str] = ()) -> None:
+        """Announce so many texts, and load the model for them; nothing for none.
+
+        Where the texts are given, their tokens are announced as well, by those of a sample.
+        """
         if not count:
             return
         if self._encoder is None:
@@ -338,7 +342,17 @@ class TextEncoding:
             self._noted = len(self._encoder.notes)
         if self._model[1].context is not None:
             self._context.use_context(self._encoder, *self._model, self._documents)
-        self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count))
+        tokens = self._count_tokens(texts) if texts else 0
+        self._context.emit(Event(kind="encoding", text=self._how["role"], texts=count, tokens=tokens))
+
+    def _count_tokens(self, texts: Sequence[str]) -> int:
+        """The tokens of texts, about: their characters by how many tokens those of some have.
+
+        Long texts are encoded first, so that only tokens say how far an encoding is.
+        """
+        some = texts[:: -(-len(texts) // SAMPLE)]
+        each: float = self._encoder.count_tokens(some, **self._how) / max(1, sum(map(len, some)))
+        return max(1, round(each * sum(map(len, texts))))
 
     def write(
         self, texts: Sequence[str], space: Space, emit: Callable[[Event], None], *, hold: bool = False
@@ -374,6 +388,9 @@ class TextEncoding:
         self._context.tell(self._encoder.notes[self._noted :])
         self.cost.notes += self._encoder.notes
 
+
+SAMPLE = 256
+"""The texts of an encoding whose tokens are counted before it begins."""
 
 CPU_CHARACTERS = 500_000
 """The characters of texts that are tokenized at a time on a CPU, which bounds memory."""

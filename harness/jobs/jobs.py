@@ -29,6 +29,7 @@ from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training.loading import count_trained, trained_texts
 from harness.jobs.context import EncodedTexts, Event, JobContext
 from harness.jobs.context_documents import ContextDocuments
+from harness.results.cost.encoding import Speed, computing_parameters
 from harness.storage.record import (
     EXAMPLE_COLUMNS,
     RUN_COLUMNS,
@@ -73,11 +74,13 @@ class Resources:
         devices: The devices that it has to itself; 0 for one that it shares with others.
         memory: The bytes of main memory; None where they are not known.
         needs_device: Whether it works on a device, or is over in a moment without one.
+        seconds: The longest that the plan expects it to take; None where that is not known.
     """
 
     devices: int = 0
     memory: int | None = None
     needs_device: bool = True
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +131,7 @@ def with_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolve:
-    """Load a model and run the sanity gate; the output is the model's facts as JSON."""
+    """Load a model and run the sanity gate; the output is the model's facts and speed as JSON."""
 
     artifact: Artifact
     encoding: Encoding
@@ -138,6 +141,7 @@ class Resolve:
         """Load the model, refuse it if it loads wrongly, and return its facts."""
         from harness.encoder import sanity
 
+        started = time.monotonic()
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         artifact = with_weights(self.artifact, context.remote)
         encoder = context.engine(artifact, self.encoding)
@@ -158,7 +162,26 @@ class Resolve:
             "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
             "notes": list(encoder.notes),
         }
-        return {"facts": json.dumps(facts).encode()}
+        output = {"facts": json.dumps(facts).encode()}
+        if report.speed is not None:
+            speed = self._speed(encoder, context, report.speed, time.monotonic() - started)
+            output["speed"] = json.dumps(asdict(speed)).encode()
+        return output
+
+    def _speed(
+        self, encoder: Any, context: JobContext, measured: tuple[int, float], load_seconds: float
+    ) -> Speed:
+        """The measured tokens and seconds as a speed, from which later plans expect times."""
+        device = provenance.snapshot(device=context.device)["device"]
+        return Speed(
+            model=self.artifact.key,
+            parameters=computing_parameters(encoder.parameters, encoder.dimension),
+            device=(device["kind"], device["name"]),
+            dtype=self.encoding.dtype,
+            tokens=measured[0],
+            seconds=measured[1],
+            load_seconds=load_seconds,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

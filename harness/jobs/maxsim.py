@@ -302,7 +302,7 @@ class _PassingVectors:
     def some(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
         """The vectors of some documents, each (tokens, dimension), on disk from now on."""
         missing = self._own.missing(self._space.missing(texts))
-        self.encoding.begin(len(missing))
+        self.encoding.begin(len(missing), missing)
         self.encoding.write(missing, self._own, self._write)
         self._own.refresh()
         own = self._space.missing(texts)

@@ -159,7 +159,9 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
             context.emit(Event(kind="training", steps=message["steps"]))
             context.emit(Event(kind="trained", steps=message["done"]))
         case "steps":
-            context.emit(Event(kind="trained", steps=message["count"], tokens=message["tokens"]))
+            loss = message.get("loss")
+            text = "" if loss is None else f"loss {loss:.4g}"
+            context.emit(Event(kind="trained", text=text, steps=message["count"], tokens=message["tokens"]))
         case "progress":
             told = {name: message[name] for name in ("text", "texts", "tokens")}
             context.emit(Event(kind=message["event"], **told))

@@ -1,8 +1,8 @@
 """The catalog of backbones, recipes and suites, found in folders and through entry points.
 
-Each file in `harness/backbones/`, `finetune/recipes/` or `suites/` is one entry; other distributions add
-entries through the entry points `harness.backbones`, `harness.recipes` and `harness.suites`. A name is first
-looked up in the file of that name, so that no other file is imported.
+Each file in `harness/encoder/backbones/`, `finetune/recipes/` or `suites/` is one entry; other distributions
+add entries through the entry points `harness.backbones`, `harness.recipes` and `harness.suites`. A name is
+first looked up in the file of that name, so that no other file is imported.
 """
 
 from __future__ import annotations

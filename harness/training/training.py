@@ -158,7 +158,8 @@ class TrainingLog:
         with self.path.open("a", encoding="utf-8") as file:
             file.write("".join(map(_line, lines)))
         tokens = sum(int(line.get("tokens", 0)) for line in lines)
-        self._send("steps", count=sum("loss" in line for line in lines), tokens=tokens)
+        losses = [line["loss"] for line in lines if "loss" in line]
+        self._send("steps", count=len(losses), tokens=tokens, loss=losses[-1] if losses else None)
 
     def note(self, text: str) -> None:
         """Say something to the user, which also goes into the model's document."""

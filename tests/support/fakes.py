@@ -138,6 +138,9 @@ class FakeEncoder:
     notes: list[str] = field(default_factory=list)
     calls: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
+    def count_tokens(self, texts: Sequence[str], *, prompt: str = "", role: str = "") -> int:
+        return 3 * len(texts)
+
     def encode(
         self,
         texts: Sequence[str],

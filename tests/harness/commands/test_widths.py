@@ -18,6 +18,7 @@ from harness.commands import baseline, data, proxy, run, watch
 from harness.core import terminal
 from harness.core.terminal import console
 from harness.core.types import SuiteOptions
+from harness.driver.estimate import PlanCost
 from harness.driver.execute import Result
 from harness.driver.report.run import Report
 from harness.driver.report.trained import print_trained_result
@@ -25,6 +26,8 @@ from harness.plan.catalog import open_suites
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 from harness.plan.request import PreparedRun, Request
 from harness.proxy.document import Proxy
+from harness.results.cost.duration import TimeRange
+from harness.results.cost.encoding import ScoreCost
 from harness.results.scores import Mean, TaskResult, TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
@@ -90,8 +93,8 @@ def _pairs(cells: dict[tuple[ConfiguredModel, object], PlannedScore]) -> list[tu
 
 
 def of_a_plan(_results: Path) -> None:
-    lines = [
-        run._Line(
+    scores = tuple(
+        ScoreCost(
             model=NAMES[0],
             task=name,
             key="k" * 64,
@@ -100,10 +103,15 @@ def of_a_plan(_results: Path) -> None:
             tokens=987654321,
             flops=1e15,
             seconds=7300.0,
+            low=3650.0,
+            high=14600.0,
+            source="12 records on this machine",
         )
         for name in LONG
-    ]
-    run._show(lines, (), console())
+    )
+    time = TimeRange.of(14600.0, 2)
+    cost = PlanCost(scores=scores, trainings=(), disk=None, time=time, unknown=0)
+    run.print_plan(cost, (), console())
 
 
 def of_a_trained_model(_results: Path) -> None:

@@ -47,7 +47,7 @@ def encoders(monkeypatch: pytest.MonkeyPatch) -> Encoders:
         return known.setdefault(model.key, FakeEncoder(salt=model.key))  # type: ignore[attr-defined]
 
     monkeypatch.setattr(JobContext, "load", load)
-    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return known
 
@@ -233,7 +233,7 @@ def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
     tmp_path: Path, encoders: Encoders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(encoder: FakeEncoder, *_: object) -> SimpleNamespace:
-        return SimpleNamespace(failures=("constant",) if encoder.salt.startswith("a") else ())
+        return SimpleNamespace(failures=("constant",) if encoder.salt.startswith("a") else (), speed=None)
 
     def require(report: SimpleNamespace) -> None:
         if report.failures:

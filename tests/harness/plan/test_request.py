@@ -24,6 +24,7 @@ from harness.core.registry import Registry, _files
 from harness.core.types import Column, Size, Suite, SuiteEntry, SuiteOptions
 from harness.data.locate import DataSettings
 from harness.driver import evaluation
+from harness.driver.estimate import disk_need
 from harness.encoder import backbones
 from harness.encoder.folder.pooling import vector_size
 from harness.plan import catalog
@@ -99,7 +100,7 @@ def test_the_disk_of_vectors_is_known_before_a_run(
         cells = plan_scores([one], [suite], settings=DataSettings(cache=folders["cache"])).cells
         plan = SimpleNamespace(open=cells, trials=())
         prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
-        need = evaluation.DiskNeed.of(prepared)  # type: ignore[arg-type]
+        need = disk_need(prepared)  # type: ignore[arg-type]
         assert need is not None
         assert (need.bytes, need.unknown) == (24_000_000 * each, ("B",))
     assert need.text.endswith("70.0 GB are free")
@@ -128,7 +129,7 @@ def test_the_disk_of_token_vectors_is_that_of_their_own_dimension(
     cells = plan_scores([one], [suite], settings=DataSettings(cache=folders["cache"])).cells
     plan = SimpleNamespace(open=cells, trials=())
     prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
-    need = evaluation.DiskNeed.of(prepared)  # type: ignore[arg-type]
+    need = disk_need(prepared)  # type: ignore[arg-type]
     assert need is not None
     assert need.bytes == 10**8 * (20 * 8 * 2 + 16 + 8)
 

@@ -56,7 +56,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return (SlowEncoder if "slow" in model.name else FakeEncoder)(salt=model.key)
 
     monkeypatch.setattr(JobContext, "load", load)
-    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return found
 

@@ -12,6 +12,9 @@ pieces the last one ends (k - 1) / (k + 1) · ρ after their mean if durations a
 they are exponential, with H(k) = 1 + 1/2 + … + 1/k. T lies between the two by v = min(1, s² / m²), which is 0
 and 1 there.
 
+Where a plan has expected seconds, durations are counted in units of these, so that a long piece tells of a
+short one; before any has ended, each is taken to last as expected.
+
 Short pieces end first, so a mean of those that have ended is too short. A piece that has run for a seconds
 and does not say how far it is has v · m + (1 - v) · max(0, m - a) before it, again exact for both, and its
 duration so expected counts in the mean, in a few rounds.
@@ -24,13 +27,19 @@ distributions, the larger ones of S / P + T and of C.
 
 from __future__ import annotations
 
+import contextlib
 import graphlib
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from statistics import NormalDist
+
+from harness.core import files
+from harness.core.errors import StoreError
+from harness.results.cost.duration import TimeRange
 
 LEVEL = 0.8
 """The probability that the interval covers the time left."""
@@ -55,6 +64,7 @@ class Work:
         ended: When it ended; None if it runs or waits.
         whole: Its whole duration by how far it is; None where that is not known.
         typical: Whether its duration says how long others take, which that of a failure does not.
+        expected: The seconds that the plan expected; None where it could not tell.
     """
 
     key: str
@@ -65,6 +75,17 @@ class Work:
     ended: float | None = None
     whole: float | None = None
     typical: bool = True
+    expected: float | None = None
+
+    @property
+    def size(self) -> float:
+        """What its duration is compared with others by: the expected seconds, else 1."""
+        return self.expected or 1.0
+
+    @property
+    def scaled_groups(self) -> tuple[Hashable, ...]:
+        """The groups of work of which as much was expected: of some, or of none."""
+        return tuple((group, bool(self.expected)) for group in self.groups)
 
     def spent(self, now: float, since: float = -math.inf) -> float:
         """The seconds from its beginning up to its end, without those before `since`."""
@@ -80,27 +101,13 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeLeft:
-    """The seconds until all work has ended.
-
-    Attributes:
-        seconds: The expected time.
-        low: The lower bound of the 80 % interval.
-        high: Its upper bound.
-    """
-
-    seconds: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Durations:
     """Durations of one group: how many have ended, their mean, their variance, and what that is of mean²."""
 
     count: int
     mean: float
     variance: float
+    groups: tuple[Hashable, ...] = ()
 
     @property
     def varied(self) -> float:
@@ -110,6 +117,10 @@ class _Durations:
     def rest(self, age: float) -> float:
         """The expected seconds after `age` seconds."""
         return self.varied * self.mean + (1 - self.varied) * max(0.0, self.mean - age)
+
+    def scaled(self, size: float) -> _Durations:
+        """The durations of pieces that are so many times as large."""
+        return replace(self, mean=self.mean * size, variance=self.variance * size**2)
 
     @staticmethod
     def of(
@@ -123,46 +134,47 @@ class _Durations:
         return _Durations(count=max(1, len(ended)), mean=mean, variance=squares / len(known))
 
 
-class _Known:
-    """What is known of durations, by group."""
+class _PastDurations:
+    """The durations so far, by group, in units of what a plan expected of each piece."""
 
     def __init__(self, work: Sequence[Work], now: float) -> None:
         self._ended: dict[Hashable, list[float]] = defaultdict(list)
         self._ages: dict[Hashable, list[float]] = defaultdict(list)
-        self._of: dict[tuple[Hashable, ...], _Durations] = {}
+        self._found: dict[tuple[Hashable, ...], _Durations] = {}
         for one in work:
             seconds = one.duration(now) if one.typical else None
-            for group in one.groups:
+            for group in one.scaled_groups:
                 if seconds:
-                    self._ended[group].append(seconds)
+                    self._ended[group].append(seconds / one.size)
                 elif one.ended is None and one.begun is not None:
-                    self._ages[group].append(one.spent(now))
+                    self._ages[group].append(one.spent(now) / one.size)
 
-    def __bool__(self) -> bool:
-        return bool(self._ended)
+    def like(self, work: Work) -> _Durations | None:
+        """The durations in the narrowest group of which any are known, or what the plan expected."""
+        groups = work.scaled_groups
+        widest = groups[-1] if groups else None
+        if not self._ended.get(widest) and work.expected is None:
+            return None
+        return self._like(groups).scaled(work.size)
 
-    def mean(self, one: Work) -> float:
-        """The mean duration in the narrowest group of which one is known."""
-        ended = next(self._ended[group] for group in one.groups if self._ended.get(group))
-        return math.fsum(ended) / len(ended)
+    def _like(self, groups: tuple[Hashable, ...]) -> _Durations:
+        if groups not in self._found:
+            self._found[groups] = replace(self._look(groups), groups=groups)
+        return self._found[groups]
 
-    def like(self, groups: tuple[Hashable, ...]) -> _Durations:
-        """The durations in the narrowest group of which any are known, or are on the way."""
-        if groups not in self._of:
-            self._of[groups] = self._found(groups)
-        return self._of[groups]
-
-    def _found(self, groups: tuple[Hashable, ...]) -> _Durations:
+    def _look(self, groups: tuple[Hashable, ...]) -> _Durations:
+        if not groups:  # nothing has ended: each takes what was expected
+            return _Durations(count=1, mean=1.0, variance=_VARIES**2)
         ended, ages = self._ended.get(groups[0], []), self._ages.get(groups[0], [])
         if not ended and not ages:
-            return self.like(groups[1:])
+            return self._like(groups[1:])
         if not ended:
-            wider = self.like(groups[1:])
+            wider = self._like(groups[1:])
             return _Durations.of([wider.mean], ages, wider)
-        found = _Durations.of(ended)
+        durations = _Durations.of(ended)
         for _ in range(_ROUNDS if ages else 0):
-            found = _Durations.of(ended, ages, found)
-        return found
+            durations = _Durations.of(ended, ages, durations)
+        return durations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,36 +197,21 @@ class _Rest:
         return _Rest(work=work, like=like, seconds=seconds, variance=variance)
 
 
-def full_pace_left(work: Sequence[Work], now: float) -> float | None:
-    """The seconds until all work has ended if no worker is idle before; None while no duration is known."""
-    known = _Known(work, now)
-    if not known:
-        return None
-    rests = [
-        (one.width, max(0.0, (one.whole or known.mean(one)) - one.spent(now)))
-        for one in work
-        if one.ended is None
-    ]
-    pace = _busy_workers(work, now)
-    return (
-        max(math.fsum(w * rest for w, rest in rests) / pace, *(rest for _, rest in rests)) if rests else 0.0
-    )
-
-
-def time_left(work: Sequence[Work], now: float, *, window: float = math.inf) -> TimeLeft | None:
-    """The time until all work has ended; None while no duration is known.
+def time_left(work: Sequence[Work], now: float, *, window: float = math.inf) -> TimeRange | None:
+    """The time until all work has ended; None while the duration of some is not known.
 
     Args:
         work: All work: ended, under way, and waiting.
         now: The present time.
         window: The last seconds whose busy workers count; all since the first beginning if infinite.
     """
-    known = _Known(work, now)
-    if not known:
+    past = _PastDurations(work, now)
+    likes = [(one, past.like(one)) for one in work if one.ended is None]
+    rests = [_Rest.of(one, like, now) for one, like in likes if like is not None]
+    if len(rests) < len(likes):
         return None
-    rests = [_Rest.of(one, known.like(one.groups), now) for one in work if one.ended is None]
     if not rests:
-        return TimeLeft(seconds=0.0, low=0.0, high=0.0)
+        return TimeRange(seconds=0.0, low=0.0, high=0.0)
     return _Remainder(rests=rests, pace=_busy_workers(work, now, window=window)).left()
 
 
@@ -233,17 +230,17 @@ class _Remainder:
     rests: Sequence[_Rest]
     pace: float
 
-    def left(self) -> TimeLeft:
+    def left(self) -> TimeRange:
         full = self._seconds / self.pace
         chain, chain_variance = self._chain
         if not self._waiting:
             low, high = self._last_bounds()
-            return TimeLeft(seconds=max(low, min(high, chain)), low=low, high=high)
+            return TimeRange(seconds=max(low, min(high, chain)), low=low, high=high)
         tail, tail_variance = self._tail
         by_pace = NormalDist(full + tail, math.sqrt(self._variance / self.pace**2 + tail_variance) or 1e-9)
         by_chain = NormalDist(chain, math.sqrt(chain_variance) or 1e-9)
         low, high = (max(0.0, by_pace.inv_cdf(share), by_chain.inv_cdf(share)) for share in _bounds(1))
-        return TimeLeft(seconds=max(full + tail, chain), low=low, high=high)
+        return TimeRange(seconds=max(full + tail, chain), low=low, high=high)
 
     @cached_property
     def _waiting(self) -> Sequence[_Rest]:
@@ -257,10 +254,12 @@ class _Remainder:
     def _variance(self) -> float:
         """The variance of the seconds of all workers: of the single rests, and of the means behind them."""
         single = math.fsum(rest.work.width**2 * rest.variance for rest in self.rests)
-        widths: dict[_Durations, int] = defaultdict(int)
+        # Pieces of one group share its mean, whose error they have in common: it adds up, then is squared.
+        shared: dict[tuple[int, tuple[Hashable, ...]], float] = defaultdict(float)
         for rest in self._waiting:
-            widths[rest.like] += rest.work.width
-        return single + math.fsum(w**2 * like.variance / like.count for like, w in widths.items())
+            like = rest.like
+            shared[like.count, like.groups] += rest.work.width * math.sqrt(like.variance)
+        return single + math.fsum(error**2 / count for (count, _), error in shared.items())
 
     @property
     def _tail(self) -> tuple[float, float]:
@@ -301,3 +300,33 @@ class _Remainder:
 def _bounds(count: int) -> tuple[float, float]:
     """The shares of the bounds of each of several, all of which lie below the bounds of their largest one."""
     return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)
+
+
+class LongestDurations:
+    """The seconds of the longest job of each group, in files of a folder that machines share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def note(self, groups: Sequence[str], seconds: float) -> None:
+        """Note that a job of some groups took so many seconds, or more; on a full disk it is lost."""
+        for name in groups:
+            if seconds > self._longest(name):
+                with contextlib.suppress(StoreError):
+                    files.replace(self.folder / name, str(seconds).encode())
+
+    def expect(self, groups: Sequence[str], planned: float | None = None) -> float:
+        """The seconds that a job may take: of the longest of its narrowest group, else as planned, else 0.
+
+        Args:
+            groups: What the job is alike with, the narrowest first.
+            planned: The upper bound of the plan; before a group any wider than the first is asked.
+        """
+        first = self._longest(groups[0]) if groups else 0.0
+        return first or planned or next(filter(None, map(self._longest, groups[1:])), 0.0)
+
+    def _longest(self, name: str) -> float:
+        try:
+            return float((self.folder / name).read_text())
+        except (OSError, ValueError):
+            return 0.0

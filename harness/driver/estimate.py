@@ -1,0 +1,278 @@
+"""What a prepared run will cost: its planned scores and trainings in the words of harness.results.cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+from harness.core.encoding import Encoding
+from harness.encoder.folder.modules import weight_files
+from harness.encoder.folder.pooling import vector_size
+from harness.jobs.context import JobContext, WorkerLimits
+from harness.jobs.recipe import Estimate
+from harness.jobs.training_jobs import Train
+from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
+from harness.plan.request import PreparedRun, check_devices
+from harness.results.cost.duration import TimeRange
+from harness.results.cost.encoding import (
+    SCORING,
+    START,
+    PastWork,
+    PlannedWork,
+    ScoreCost,
+    computing_parameters,
+)
+from harness.results.cost.memory import DiskNeed
+from harness.results.cost.training import TrainingCost, expect_training, range_of_runs
+from harness.training.model_store import ModelStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCost:
+    """The expected cost of a run.
+
+    Attributes:
+        scores: Of each planned score, those of a sweep first.
+        trainings: Of each planned training.
+        disk: What vectors and indexes take; None where none are made or nothing is known.
+        time: Of the whole run with its start and the check of its models, over the parts that are known.
+        unknown: The number of scores and trainings to be made whose time is not known.
+    """
+
+    scores: tuple[ScoreCost, ...]
+    trainings: tuple[TrainingCost, ...]
+    disk: DiskNeed | None
+    time: TimeRange
+    unknown: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The cost as plain values (docs/json.md)."""
+        return {
+            "schema": 1,
+            "trainings": [asdict(training) for training in self.trainings],
+            "plan": [asdict(score) for score in self.scores],
+            "time": {**asdict(self.time), "unknown": self.unknown},
+            "disk": self.disk and asdict(self.disk),
+        }
+
+    @staticmethod
+    def of(prepared: PreparedRun) -> PlanCost:
+        """The cost of a run; runs of tasks with labels are measured by a few of their steps."""
+        past, plan = past_work(prepared), prepared.plan
+        runs, labels = _share_out(plan.open, _estimate_runs(prepared)), plan.trial_labels
+        trials = [replace(past.cost_of(work_of(trial)), model=labels[trial.key]) for trial in plan.trials]
+        finals = [
+            past.cost_of(work_of(score))
+            if score.recipe_plan is None
+            else _cost_of_runs(score, runs.get(score.key, []), workers=len(plan.jobs))
+            for score in plan.cells
+        ]
+        trainings, scores = training_costs(prepared, past), [*trials, *finals]
+        times = [cost.time for cost in scores if cost.state == "to do"]
+        times += [training.time_left for training in trainings]
+        checks = [past.check_time(job.model) for job in plan.jobs if job.kind == "resolve"]
+        known = [time for time in times if time is not None]
+        lanes = min(len(prepared.request.devices or ("",)), max(1, len(known)))
+        work = reduce(add, [*checks, *known], TimeRange()).divided(lanes)
+        return PlanCost(
+            scores=tuple(scores),
+            trainings=tuple(trainings),
+            disk=disk_need(prepared),
+            time=START + work if times else TimeRange(),
+            unknown=len(times) - len(known),
+        )
+
+
+def past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
+    """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
+    return PastWork.of(
+        prepared.store.records() if with_records else (),
+        prepared.cache,
+        prepared.request.devices,
+        alone=len(prepared.plan.cells) == len(prepared.subjects),
+        keep=prepared.request.keep_vectors,
+    )
+
+
+def work_of(score: PlannedScore) -> PlannedWork:
+    """A planned score from vectors or from a ranking, in plain values."""
+    subject, encoding = score.subject, score.encoding
+    width = None
+    if isinstance(encoding, Encoding):
+        late, folder = encoding.late_interaction, subject.on_disk.artifact.folder
+        width = vector_size(folder, encoding.pooling) if late is None else late.dimension or None
+    return PlannedWork(
+        name=subject.artifact.name,
+        task=score.task.name,
+        key=score.key,
+        state=state_of(score),
+        purpose=score.purpose,
+        error=score.problem.message if score.problem else None,
+        model=subject.artifact.key,
+        type=score.task.type,
+        identity=score.identity,
+        encoding=encoding,
+        size=score.task.size,
+        parameters=weight_bytes(subject) // 4,
+        width=width,
+    )
+
+
+def state_of(score: PlannedScore) -> str:
+    """Whether a planned score is to be made, is there, or cannot be."""
+    return "cannot run" if score.problem else "to do" if score.record is None else "done"
+
+
+def weight_bytes(model: ConfiguredModel) -> int:
+    """The bytes of a model's weights, or of those that its training starts from."""
+    if model.ranks:
+        return 0
+    return sum(path.stat().st_size for path in weight_files(model.on_disk.artifact.folder))
+
+
+def disk_need(prepared: PreparedRun) -> DiskNeed | None:
+    """The disk that the open scores of a run take; None where that is not known, or nothing."""
+    request, plan = prepared.request, prepared.plan
+    trials = [trial for trial in plan.trials if trial.record is None]
+    works = [work_of(one) for one in (*trials, *plan.open) if one.recipe_plan is None]
+    return DiskNeed.of(works, prepared.cache, keep=request.keep_vectors, drop=request.drop_vectors)
+
+
+def _estimate_runs(prepared: PreparedRun) -> dict[str, Estimate]:
+    """The estimated cost of each missing run by key, from a few steps of it."""
+    plan = prepared.plan
+    jobs = [job for job in plan.jobs if job.kind == "finetune" and job.key not in plan.known]
+    if not jobs or prepared.recipe is None:
+        return {}
+    context = JobContext(
+        device=check_devices(prepared.devices)[0],
+        cache=prepared.cache,
+        emit=lambda _event: None,
+        limits=WorkerLimits(threads=prepared.request.threads),
+    )
+    return {
+        job.key: replace(run, notes=tuple(f"{job.place.task}: {note}" for note in run.notes))
+        for job, run in zip(jobs, prepared.recipe.estimate(jobs, context), strict=True)
+        if run is not None and job.place is not None
+    }
+
+
+def _share_out(scores: Sequence[PlannedScore], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
+    """Each run once: with the score of its own task, else with the first score that needs it."""
+    shared: dict[str, list[Estimate]] = {}
+    for own in (True, False):
+        for score in scores:
+            for job in score.recipe_plan.jobs if score.recipe_plan else ():
+                if job.key in runs and (not own or (job.place and job.place.task == score.task.name)):
+                    shared.setdefault(score.key, []).append(runs.pop(job.key))
+    return shared
+
+
+def _cost_of_runs(score: PlannedScore, runs: Sequence[Estimate], *, workers: int) -> ScoreCost:
+    """The cost of a score that a recipe trains for, by the runs that it has to make."""
+    plan = score.recipe_plan
+    notes = [f"{score.task.name}: {note}" for note in plan.notes] if plan and runs else []
+    cost = ScoreCost(
+        model=score.subject.artifact.name,
+        task=score.task.name,
+        key=score.key,
+        state=state_of(score),
+        error=score.problem.message if score.problem else None,
+        texts=None,
+        tokens=None,
+        flops=sum(run.flops for run in runs),
+        seconds=None,
+        runs=len(runs),
+        steps=sum(run.steps for run in runs),
+        notes=tuple(dict.fromkeys([*notes, *(note for run in runs for note in run.notes)])),
+    )
+    time = range_of_runs(sum(run.seconds for run in runs), workers)
+    return cost.timed(time, "twenty steps on this machine" if runs else "")
+
+
+def training_costs(prepared: PreparedRun, past: PastWork | None = None) -> list[TrainingCost]:
+    """The planned trainings of a run, the members of a sweep among them."""
+    past, costs = past or past_work(prepared), []
+    for model in prepared.plan.trainings:
+        assert model.training is not None
+        sweep = model.training.sweep
+        if sweep is None or model.training.done:
+            costs.append(_training_cost(model, prepared, past))
+            continue
+        costs += [
+            replace(_training_cost(member, prepared, past), model=sweep.label(member))
+            for member in sweep.members
+        ]
+        choice = _training_cost(model, prepared, past)
+        choice = replace(choice, state="to choose", steps=0, texts=0)
+        costs.append(replace(choice, seconds=0.0, low=0.0, high=0.0, source=""))
+    return costs
+
+
+def _training_cost(model: ConfiguredModel, prepared: PreparedRun, past: PastWork) -> TrainingCost:
+    """The cost of the training of a model."""
+    assert model.training is not None
+    assert model.lineage is not None
+    store, plan, work = ModelStore(prepared.store.root), model.training.model, model.training.job.work
+    begun = {one.key: one.done for one in store.unfinished()}
+    state = "there" if model.training.done else "to go on" if model.artifact.key in begun else "to do"
+    state = "diverged" if model.training.diverged else state
+    data = work.spec.data if isinstance(work, Train) else ()
+    width = vector_size(model.on_disk.artifact.folder, "mean")
+    expected = expect_training(
+        model.lineage,
+        plan.texts,
+        data,
+        [stored.document for stored in store.finished() if stored.document],
+        past,
+        parameters=computing_parameters(weight_bytes(model) // 4, width),
+    )
+    if state in ("there", "diverged"):
+        expected = (TimeRange(), "")
+    return TrainingCost(
+        model=prepared.label(model),
+        key=model.artifact.key,
+        folder=str(model.artifact.folder),
+        recipe=model.lineage.text,
+        seed=model.lineage.seed,
+        parent=model.training.backbone.artifact.name,
+        state=state,
+        steps=plan.steps,
+        texts=plan.texts,
+        done=begun.get(model.artifact.key, 0),
+        **(asdict(expected[0]) if expected else {"seconds": None}),
+        source=expected[1] if expected else "",
+        data=tuple(f"{part.name} ({part.rows:,} rows)" if part.rows else part.name for part in data),
+        notes=(*plan.notes, *(f"assumed: {sentence}" for sentence in model.lineage.assumed)),
+    )
+
+
+def with_expected_seconds(prepared: PreparedRun) -> Plan:
+    """The plan whose jobs have their expected seconds, by the speeds in the cache; no record is read for it.
+
+    Of a score with an encoding the encoding has all of its time but the scoring.
+    """
+    plan = prepared.plan
+    if all(job.kind in ("finetune", "select") for job in plan.jobs):
+        return plan
+    past = past_work(prepared, with_records=False)
+    costs = {one.key: past.cost_of(work_of(one)) for one in (*plan.open, *plan.trials) if not one.recipe_plan}
+    trainings = {one.key: one.time_left for one in training_costs(prepared, past)}
+    encoded = {job.claim for job in plan.jobs if job.kind == "encode"}
+    times: dict[str, float] = {}
+    for job in plan.jobs:
+        time = costs[job.claim].time if job.claim in costs else trainings.get(job.model)
+        if job.kind == "resolve":
+            time = past.check_time(job.model)
+        elif job.kind == "score" and job.claim in encoded:
+            time = TimeRange.of(SCORING)
+        if time is not None and job.kind not in ("finetune", "select"):
+            times[job.key] = time.seconds
+    jobs = [
+        replace(job, resources=replace(job.resources, seconds=times[job.key])) if job.key in times else job
+        for job in plan.jobs
+    ]
+    return replace(plan, jobs=tuple(jobs))

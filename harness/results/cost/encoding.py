@@ -1,0 +1,572 @@
+"""The cost of scores from vectors: texts, tokens, operations and seconds, by past ones and measured speeds.
+
+A time is the tokens by the narrowest speed that is known: of the same model on this device, of other models
+there by what their parameters compute, else a stated default; and what loading and scoring took before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from harness.core import files, provenance
+from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
+from harness.core.errors import StoreError
+from harness.core.identity import digest
+from harness.core.types import Purpose, Size
+from harness.data.locate import human_size
+from harness.results.cost.duration import LIKELY, TimeRange, duration_text
+from harness.results.cost.memory import index_size, is_streamed
+from harness.search.plaid import OF_INDEX
+from harness.storage.record import Record
+
+CHARACTERS_PER_TOKEN = 4.0
+"""A rough figure for English, until a run has shown a model's own."""
+
+WORDS = 30_000
+"""The vocabulary of a usual encoder, whose embeddings are looked up and compute nothing."""
+
+OPERATIONS = {"cpu": 5e10, "mps": 2e12, "cuda": 3e13}
+"""Operations a second of a core or of a GPU in float32, until one has been measured."""
+
+UNMEASURED = 3.0
+"""The factor by which a time from a default may be off."""
+
+PAIRS_PER_SECOND = {"cpu": 1e9, "cuda": 1e11}
+"""Pairs of tokens an exact search compares, until a run has shown a figure."""
+
+LONG = 3600.0
+"""The seconds from which an exact search is long."""
+
+START = TimeRange(seconds=3.5, low=2.0, high=6.0)
+"""A run from the shell to its first job, and from its last job back."""
+
+CHECK, SCORING = 8.0, 2.0
+"""The seconds of loading and checking a model, and of a task's data and scores, until any are known."""
+
+Device = tuple[str, str]
+"""The kind of a device, and its name as its maker says it; empty where it is not known."""
+
+
+def device_of(devices: Sequence[str]) -> Device:
+    """The device that a run would take, without importing torch; a GPU has no name."""
+    gpu = Path("/proc/driver/nvidia/version").exists()
+    kind = devices[0].partition(":")[0] if devices else "cuda" if gpu else "cpu"
+    return kind, provenance.cpu_model() if kind == "cpu" else ""
+
+
+def computing_parameters(parameters: int, width: int | None) -> int:
+    """The parameters that compute, without the embeddings of a usual vocabulary.
+
+    >>> computing_parameters(110_000_000, 768)
+    86960000
+    """
+    return max(parameters - WORDS * (width or 0), parameters // 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How fast a model encoded: its tokens and seconds, and those of loading and checking it.
+
+    `parameters` are those that compute, `device` the kind and name; from a record or a check of the model.
+    """
+
+    model: str
+    parameters: int
+    device: Device
+    dtype: str
+    tokens: int
+    seconds: float
+    load_seconds: float = 0.0
+
+    @staticmethod
+    def of_json(content: Mapping[str, Any]) -> Speed:
+        """The speed of plain values."""
+        return Speed(**{**content, "device": tuple(content["device"])})
+
+    @property
+    def operations(self) -> float:
+        """Operations a second: two for each parameter and token."""
+        return 2.0 * self.parameters * self.tokens / self.seconds
+
+
+_SPEEDS = "speeds.json"
+"""The file of the cache with the last speeds of models here, by checks and by what runs have encoded."""
+
+LEAST_TOKENS = 1000
+"""The tokens below which a score says little of a speed."""
+
+
+def note_speed(cache: Path, speed: Speed) -> None:
+    """Keep the last speed of a model on a device in the cache; where it cannot be written, it is lost.
+
+    What was encoded for a score says nothing of loading: that of the last check stays.
+    """
+    if not speed.seconds or speed.tokens < (0 if speed.load_seconds else LEAST_TOKENS):
+        return
+    known = {(one.model, one.device, one.dtype): one for one in read_speeds(cache)}
+    before = known.get((speed.model, speed.device, speed.dtype))
+    if before is not None and not speed.load_seconds:
+        speed = replace(speed, load_seconds=before.load_seconds)
+    known[speed.model, speed.device, speed.dtype] = speed
+    with contextlib.suppress(StoreError):
+        files.replace(cache / _SPEEDS, json.dumps([asdict(one) for one in known.values()]).encode())
+
+
+def note_record(cache: Path, record: Record) -> None:
+    """Keep the speed at which the texts of a score were encoded, where vectors were."""
+    if record.identity.get("encoding", {}).get("output", "ranking") != "ranking":
+        note_speed(cache, PastScore.of(record).speed)
+
+
+def read_speeds(cache: Path) -> tuple[Speed, ...]:
+    """The speeds in a cache, one of each model, device and dtype; none where they cannot be read."""
+    try:
+        content = json.loads((cache / _SPEEDS).read_bytes())
+        return tuple(map(Speed.of_json, content))
+    except (OSError, ValueError, TypeError, LookupError):  # absent, or of another version
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedWork:
+    """A planned score from vectors or from a ranking, in the words of a plan.
+
+    Attributes:
+        name, task, key, state, purpose, error: As a table shows them.
+        model: The ArtifactKey.
+        type: The type of the task.
+        identity: What the score depends on.
+        encoding: The settings on this task.
+        size: The size of the task.
+        parameters: All that the weights hold, in float32.
+        width: The length of a vector; None where configs do not say.
+    """
+
+    name: str
+    task: str
+    key: str
+    state: str
+    purpose: Purpose = "final"
+    error: str | None = None
+    model: str
+    type: str = ""
+    identity: Mapping[str, Any]
+    encoding: Encoding | Ranking
+    size: Size
+    parameters: int = 0
+    width: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be made."""
+        return self.state == "to do"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchCost:
+    """The expected cost of searching vectors of tokens; seconds are None where unknown.
+
+    Attributes:
+        queries: Those of an exact search, or a thousand where their number is not known.
+        pairs: The pairs of tokens that it compares for them; None where an index is searched.
+        seconds: The time of that, or of the search by an index.
+        index_seconds: The time of making an index.
+        index_bytes: The disk that it takes at most; None where the size of the task is not known.
+        vectors_kept: Whether the cache has the vectors of the documents afterwards.
+        is_long: Whether an exact search takes an hour or more, by past ones or a rough figure.
+    """
+
+    queries: int = 0
+    pairs: int | None = None
+    seconds: float | None = None
+    index_seconds: float | None = None
+    index_bytes: int | None = None
+    vectors_kept: bool = True
+    is_long: bool = False
+
+    @property
+    def time(self) -> TimeRange | None:
+        """The time of index and search; None where no past one says how long an index takes."""
+        if self.pairs is None and (self.seconds is None or self.index_seconds is None):
+            return None
+        return TimeRange.of((self.seconds or 0.0) + (self.index_seconds or 0.0))
+
+    def note(self, task: str) -> str:
+        """A sentence on an index, or on an exact search that is long; empty for a short one."""
+        taken = self.index_seconds if self.pairs is None else self.seconds
+        time = "an unknown time" if taken is None else f"about {duration_text(taken)}"
+        if self.pairs is None:
+            disk = "" if self.index_bytes is None else f" and about {human_size(self.index_bytes)} of disk"
+            search = "" if self.seconds is None else f"; its search takes about {duration_text(self.seconds)}"
+            kept = "" if self.vectors_kept else "; vectors go into it as they are encoded and are not kept"
+            return f"{task}: its index takes {time}{disk}, unless it is there{search}{kept}"
+        if not self.is_long:
+            return ""
+        return (
+            f"{task}: the exact search for {self.queries:,} queries compares {self.pairs:.1e} pairs of "
+            f"tokens and takes {time}; --index plaid is approximate, and its recall is measured"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreCost:
+    """The expected cost of a planned score, None where unknown.
+
+    `texts` and `tokens` are those still to be encoded, `data_texts` and `data_characters` those of the task.
+    `seconds` lie between `low` and `high`, and `source` says what they were learnt from.
+    """
+
+    model: str
+    task: str
+    key: str
+    state: str
+    texts: int | None
+    tokens: int | None
+    flops: float | None
+    seconds: float | None
+    low: float | None = None
+    high: float | None = None
+    source: str = ""
+    runs: int | None = None
+    steps: int | None = None
+    notes: tuple[str, ...] = ()
+    data_texts: int | None = None
+    data_characters: int | None = None
+    search: SearchCost | None = None
+    purpose: Purpose = "final"
+    error: str | None = None
+
+    @property
+    def time(self) -> TimeRange | None:
+        """The seconds with their bounds; None where they are unknown."""
+        if self.seconds is None or self.low is None or self.high is None:
+            return None
+        return TimeRange(seconds=self.seconds, low=self.low, high=self.high)
+
+    def timed(self, time: TimeRange | None, source: str = "") -> ScoreCost:
+        """The same with a time."""
+        return self if time is None else replace(self, **asdict(time), source=source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastScore:
+    """The work behind a finished record that was scored from vectors.
+
+    `data` is what was encoded (task, data, splits and subsets), `setup` the model, its encoding and prompts;
+    `characters` are 0 in records that do not have them, and `others` are the seconds of loading and scoring.
+    `compared` are the pairs of tokens of an exact search and its seconds, `indexed` the tokens of new indexes
+    and their seconds, `probed` the queries that indexes were searched for and their seconds, `streamed` the
+    settings of the index that vectors went into without being kept.
+    """
+
+    data: str
+    setup: str
+    type: str
+    max_length: int
+    texts: int
+    characters: int
+    speed: Speed
+    others: float
+    compared: tuple[float, float] = (0, 0)
+    indexed: tuple[float, float] = (0, 0)
+    streamed: str = ""
+    probed: tuple[float, float] = (0, 0)
+
+    @staticmethod
+    def of(record: Record) -> PastScore:
+        """The work behind a record."""
+        facts, spent = record.provenance, record.provenance.get("seconds", {})
+        device, index = facts.get("device", {}), facts.get("index", {})
+        searches = index.get("searches", ())
+        new = [search for search in searches if not search["was_there"]]
+        kept = all(search.get("vectors_kept", True) for search in searches)
+        probing = sum(search["seconds"]["search"] + search["seconds"]["recall"] for search in searches)
+        return PastScore(
+            data=_data_digest(record.identity),
+            setup=_setup_digest(record.identity),
+            type=record.task.type,
+            max_length=record.identity["encoding"]["max_length"],
+            texts=facts.get("texts_encoded", 0),
+            characters=facts.get("characters_encoded", 0),
+            speed=Speed(
+                model=record.model.artifact,
+                parameters=computing_parameters(record.model.parameters or 0, record.model.dimension),
+                device=(device.get("kind", ""), device.get("name", "")),
+                dtype=record.identity["encoding"].get("dtype", ""),
+                tokens=facts.get("tokens_encoded", 0),
+                seconds=spent.get("encode", 0.0),
+            ),
+            others=spent.get("load", 0.0) + spent.get("score", 0.0),
+            compared=(facts.get("token_pairs", 0), spent.get("search", 0.0)),
+            indexed=(sum(one["tokens"] for one in new), sum(one["seconds"]["index"] for one in new)),
+            streamed="" if kept else _index_digest(index["settings"]),
+            probed=(sum(search["recall"]["queries"] for search in searches), probing),
+        )
+
+    @property
+    def is_uncut(self) -> bool:
+        """Whether its texts were so short that few can have been cut."""
+        return 0 < self.speed.tokens < self.texts * self.max_length / 2
+
+
+def _index_digest(settings: Mapping[str, Any]) -> str:
+    return digest({name: settings[name] for name in OF_INDEX})
+
+
+def _data_digest(identity: Mapping[str, Any]) -> str:
+    names = ("task", "data", "splits", "subsets", "documents")
+    return digest({name: identity[name] for name in names if name in identity})
+
+
+def _setup_digest(identity: Mapping[str, Any]) -> str:
+    """What the vectors of a score depend on, whatever searches them."""
+    encoding = {name: value for name, value in identity["encoding"].items() if name != "index"}
+    return digest({**{name: identity[name] for name in ("artifact", "prompts")}, "encoding": encoding})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Tokens a second, the factor by which they may be off, and where they are from."""
+
+    tokens: float
+    factor: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastWork:
+    """What records and checks of models say of the cost of new scores.
+
+    `ranked` are the data and the seconds of past rankings, `cached` the keys of models with cached vectors,
+    `device` that of the new work, `keep` the gigabytes of token vectors that are kept, and `alone` whether
+    each model has a single task, so that no other task can have encoded its texts.
+    """
+
+    scores: tuple[PastScore, ...] = ()
+    speeds: tuple[Speed, ...] = ()
+    ranked: tuple[tuple[str, float], ...] = ()
+    cached: frozenset[str] = frozenset()
+    device: Device
+    alone: bool = False
+    keep: float = 0.0
+    cores: int = 1
+
+    @staticmethod
+    def of(
+        records: Iterable[Record], cache: Path, devices: Sequence[str], *, alone: bool, keep: float
+    ) -> PastWork:
+        """What the records of a results folder and the checks in a cache say."""
+        from harness.storage.vectors import cached_models
+
+        known = [record for record in records if "encoding" in record.identity]
+        ranked = [r for r in known if r.identity["encoding"]["output"] == "ranking" and r.status == "done"]
+        return PastWork(
+            scores=tuple(PastScore.of(r) for r in known if r.identity["encoding"]["output"] != "ranking"),
+            speeds=read_speeds(cache),
+            ranked=tuple((_data_digest(r.identity), sum(r.provenance["seconds"].values())) for r in ranked),
+            cached=cached_models(cache),
+            device=device_of(devices),
+            alone=alone,
+            keep=keep,
+            cores=int(os.environ.get("OMP_NUM_THREADS", 0) or provenance.cores()),
+        )
+
+    def cost_of(self, work: PlannedWork) -> ScoreCost:
+        """The cost of a planned score."""
+        failed, ranks = work.state == "cannot run", isinstance(work.encoding, Ranking)
+        texts, tokens = (
+            self.expect_texts(work) if work.is_open and not ranks else (None if failed else 0,) * 2
+        )
+        search = self._search_cost(work) if work.is_open else None
+        cost = ScoreCost(
+            **{name: getattr(work, name) for name in ("task", "key", "state", "purpose", "error")},
+            model=work.name,
+            texts=texts,
+            tokens=tokens,
+            data_texts=work.size.texts,
+            data_characters=work.size.characters,
+            flops=None if failed else 0.0 if ranks else _operations(work, texts, tokens),
+            seconds=None,
+            search=search,
+            notes=tuple(filter(None, [search.note(work.task) if search else ""])),
+        )
+        if not work.is_open:
+            return cost if failed else cost.timed(TimeRange())
+        if ranks:
+            same = [seconds for data, seconds in self.ranked if data == _data_digest(work.identity)]
+            return cost.timed(TimeRange.of(same[-1]), "its last ranking") if same else cost
+        return cost if tokens is None else self._with_time(cost, work, tokens)
+
+    def _with_time(self, cost: ScoreCost, work: PlannedWork, tokens: int) -> ScoreCost:
+        assert isinstance(work.encoding, Encoding)
+        rate = self.rate(work.model, computing_parameters(work.parameters, work.width), work.encoding.dtype)
+        others, searching = self._other_time(work), cost.search.time if cost.search else TimeRange()
+        if searching is None or (rate is None and tokens):
+            return cost
+        if rate is None or not tokens:
+            return cost.timed(others + searching, "vectors that are there")
+        # Of data that no run has encoded here, the tokens of a text are not known, either.
+        is_known = any(past.data == _data_digest(work.identity) for past in self.scores)
+        encoding = TimeRange.of(tokens / rate.tokens, rate.factor if is_known else max(LIKELY, rate.factor))
+        return cost.timed(encoding + others + searching, rate.source)
+
+    def expect_texts(self, work: PlannedWork) -> tuple[int | None, int | None]:
+        """The texts of a planned score that are still to be encoded, and their tokens; None where unknown.
+
+        Texts that the model has encoded in the same way are cached, unless its vectors were dropped, or were
+        not kept beside an index; the same index is there then. Else they are as many as a past run of the
+        same data had to encode: fewer than the task has where other tasks share them. Their tokens are those
+        of that run, by the two models' characters per token; without such a run the task's characters by
+        this model's. No text has more tokens than the longest input.
+        """
+        size, encoding = work.size, work.encoding
+        assert isinstance(encoding, Encoding)
+        longest, data = encoding.max_length, _data_digest(work.identity)
+        same = [past for past in self.scores if past.data == data]
+        there = "" if encoding.index is None else _index_digest(asdict(encoding.index))
+        alike = [past for past in same if past.setup == _setup_digest(work.identity)]
+        if work.model in self.cached and any(past.streamed in ("", there) for past in alike):
+            return 0, 0
+        past = max(same, key=lambda past: past.texts, default=None)
+        if past is not None and (past.texts or not self.alone):
+            if past.is_uncut or past.max_length == longest or not past.texts:
+                ratio = self.characters_per_token(past.speed.model) / self.characters_per_token(work.model)
+                return past.texts, min(round(past.speed.tokens * ratio), past.texts * longest)
+            size = Size(texts=past.texts, characters=past.characters or size.characters)
+        if size.texts is None or size.characters is None:
+            return size.texts, None
+        tokens = size.characters / self.characters_per_token(work.model)
+        return size.texts, min(round(tokens) + 2 * size.texts, size.texts * longest)
+
+    def characters_per_token(self, model: str) -> float:
+        """Characters per token in a model's past runs of short texts, else in all models', else a default.
+
+        Two special tokens of each text are not counted.
+        """
+        for runs in ([past for past in self.scores if past.speed.model == model], self.scores):
+            uncut = [past for past in runs if past.is_uncut and past.characters]
+            tokens = sum(past.speed.tokens - 2 * past.texts for past in uncut)
+            if tokens > 0:
+                return sum(past.characters for past in uncut) / tokens
+        return CHARACTERS_PER_TOKEN
+
+    def rate(self, model: str, parameters: int, dtype: str) -> Rate | None:
+        """The expected speed of a model on this device; None for a model of unknown size where none is known.
+
+        Args:
+            model: The ArtifactKey.
+            parameters: Those that compute.
+            dtype: The requested precision; speeds of another one count where there are none of it.
+        """
+        learnt = self._speeds_here([past.speed for past in self.scores], dtype)
+        checks = self._speeds_here(self.speeds, dtype)
+        for speeds in (learnt, checks):
+            own = [speed for speed in speeds if speed.model == model]
+            if own:
+                tokens = sum(speed.tokens for speed in own) / sum(speed.seconds for speed in own)
+                count = f"{len(own)} record{'s' if len(own) > 1 else ''} on this machine"
+                source = count if speeds is learnt else "this machine's measured rate"
+                return Rate(tokens=tokens, factor=_factor(own), source=source)
+        if not parameters:
+            return None
+        others = [speed for speed in learnt or checks if speed.parameters]
+        if others:
+            # Small networks use less of a device than large ones: the nearest size tells most.
+            nearest = min(others, key=lambda speed: abs(math.log(speed.parameters / parameters)))
+            same = [speed.operations for speed in others if speed.model == nearest.model]
+            rate = fmean(same) / (2.0 * parameters)
+            return Rate(tokens=rate, factor=LIKELY, source="the rate of other models on this machine")
+        kind = self.device[0]
+        operations = OPERATIONS.get(kind, OPERATIONS["cpu"]) * (self.cores if kind == "cpu" else 1)
+        what = "CPU" if kind == "cpu" else "GPU"
+        source = f"a default for a {what}: may be off by a factor of {UNMEASURED:g}"
+        return Rate(tokens=operations / (2.0 * parameters), factor=UNMEASURED, source=source)
+
+    def check_time(self, model: str) -> TimeRange:
+        """The time of loading and checking a model, by its checks here, else by others'."""
+        here = [speed for speed in self._speeds_here(self.speeds, "") if speed.load_seconds]
+        own = [speed.load_seconds for speed in here if speed.model == model]
+        if not here:
+            return TimeRange.of(CHECK, UNMEASURED)
+        return TimeRange.of(fmean(own or [speed.load_seconds for speed in here]))
+
+    def _speeds_here(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
+        """Speeds on this device, of a dtype where it has any."""
+        kind, name = self.device
+        here = [
+            speed
+            for speed in speeds
+            if speed.seconds and speed.tokens and speed.device[0] == kind and name in ("", speed.device[1])
+        ]
+        return [speed for speed in here if speed.dtype == dtype] or here
+
+    def _other_time(self, work: PlannedWork) -> TimeRange:
+        """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
+        last = [past.others for past in self.scores if past.data == _data_digest(work.identity)]
+        if last:
+            return TimeRange.of(last[-1])
+        others = [past.others for past in self.scores if past.type == work.type] or [
+            past.others for past in self.scores
+        ]
+        return TimeRange.of(fmean(others)) if others else TimeRange.of(SCORING, UNMEASURED)
+
+    def _search_cost(self, work: PlannedWork) -> SearchCost | None:
+        """The cost of the search of a score, by past searches on this device; None without token vectors."""
+        encoding, size = work.encoding, work.size
+        if isinstance(encoding, Ranking) or encoding.late_interaction is None:
+            return None
+        here = [past for past in self.scores if self._speeds_here([past.speed], "")]
+        tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
+        if encoding.index is not None:
+            rate = _amount_per_second([past.indexed for past in here])
+            searched = _amount_per_second([past.probed for past in here])
+            return SearchCost(
+                seconds=(size.examples or USUAL_QUERIES) / searched if searched else None,
+                index_seconds=tokens / rate if rate and tokens is not None else None,
+                index_bytes=index_size(work, self.keep) if tokens is not None else None,
+                vectors_kept=not is_streamed(work, self.keep),
+            )
+        pairs = round(encoding.token_pairs(size))
+        rate = _amount_per_second([past.compared for past in here])
+        usual = PAIRS_PER_SECOND.get(self.device[0], PAIRS_PER_SECOND["cpu"])
+        return SearchCost(
+            queries=size.examples or USUAL_QUERIES,
+            pairs=pairs,
+            seconds=pairs / rate if rate else None,
+            is_long=pairs / (rate or usual) >= LONG,
+        )
+
+
+def _factor(speeds: Sequence[Speed]) -> float:
+    """The factor by which a next speed may be off, from how much these differ; 80 % lie within it.
+
+    The logarithms of speeds are taken to be normal: 1.28 deviations on each side.
+    """
+    if len(speeds) < 3:
+        return 1.5
+    deviation = stdev(math.log(speed.tokens / speed.seconds) for speed in speeds)
+    return min(LIKELY, max(1.25, math.exp(1.28 * deviation)))
+
+
+def _amount_per_second(done: Sequence[tuple[float, float]]) -> float | None:
+    """Amounts a second, from amounts and seconds; None if nothing is known."""
+    seconds = sum(seconds for amount, seconds in done if amount)
+    return sum(amount for amount, _ in done) / seconds if seconds else None
+
+
+def _operations(work: PlannedWork, texts: int | None, tokens: int | None) -> float | None:
+    """Two for each parameter and token; the vectors of a context are read again with each text."""
+    parameters, encoding = computing_parameters(work.parameters, work.width), work.encoding
+    if not parameters or tokens is None:
+        return None
+    behind = encoding.context.size if isinstance(encoding, Encoding) and encoding.context else 0
+    share = 0.5 if behind else 1.0  # each stage has half of the parameters, and texts pass through one
+    return 2.0 * parameters * share * (tokens + behind * (texts or 0))

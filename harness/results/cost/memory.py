@@ -1,0 +1,154 @@
+"""The disk that vectors and indexes take, and the main memory and GPU memory of workers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.core.encoding import Encoding, Ranking
+from harness.core.errors import shortened
+from harness.data.locate import human_size
+from harness.search.plaid import index_bytes, sample_size
+
+if TYPE_CHECKING:
+    from harness.results.cost.encoding import PlannedWork
+
+KEY_BYTES, OFFSET_BYTES = 16, 8
+"""Bytes of a text's hash beside its vector, and of its place in its shard where each token has a vector."""
+
+PER_WEIGHT, PER_LOADED = 6, 2
+"""The memory of a CPU run (weights, gradients, two moments, temporary values), and of a worker that encodes,
+in units of its model's weights."""
+
+PROCESS = 2_500_000_000
+"""Further bytes of a process: its libraries and activations."""
+
+SHARE = 0.9
+"""The share of a device's memory that training runs of tasks may take."""
+
+
+def memory_of_job(weights: int, *, trains: bool) -> int:
+    """The bytes of main memory of a job, by those of its model's weights."""
+    return PROCESS + weights * (PER_WEIGHT if trains else PER_LOADED)
+
+
+def runs_that_fit(room: float, need: float) -> int:
+    """The number of runs that fit into some memory, at least one.
+
+    >>> runs_that_fit(80e9, 12e9), runs_that_fit(8e9, 12e9)
+    (6, 1)
+    """
+    return max(1, int(room // need))
+
+
+def vector_bytes(work: PlannedWork) -> int | None:
+    """The bytes of a score's vectors, None where they are not known."""
+    encoding, size = work.encoding, work.size
+    if isinstance(encoding, Ranking):
+        return 0
+    if not work.width or size.texts is None:
+        return None
+    each = work.width * (2 if encoding.vectors == "float16" else 4)
+    if encoding.late_interaction is None:
+        return size.texts * (each + KEY_BYTES)
+    return size.most_tokens(encoding.max_length) * each + size.texts * (KEY_BYTES + OFFSET_BYTES)
+
+
+def is_streamed(work: PlannedWork, keep: float) -> bool:
+    """Whether the vectors of a score's documents are not kept, by the gigabytes that are, and by its size."""
+    indexed = isinstance(work.encoding, Encoding) and work.encoding.index is not None
+    return indexed and (vector_bytes(work) or 0) > keep * 1e9
+
+
+def index_size(work: PlannedWork, keep: float) -> int:
+    """The bytes of a score's index, about; 0 without one, or where the task's size is not known.
+
+    While one is made whose vectors are not kept, those of a sample are beside its first half.
+    """
+    encoding, size = work.encoding, work.size
+    if isinstance(encoding, Ranking) or encoding.index is None or encoding.late_interaction is None:
+        return 0
+    tokens = size.most_tokens(encoding.max_length)
+    whole = index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
+    if not is_streamed(work, keep) or not size.texts:
+        return whole
+    sample = (vector_bytes(work) or 0) * sample_size(size.texts) // size.texts
+    return max(whole, whole // 2 + sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskNeed:
+    """The disk that a run's vectors and indexes take at most, in bytes, and what is free in the cache.
+
+    `texts` are those whose vectors count, and `bytes` with `indexes` all that is taken. `unknown` are the
+    tasks of unknown size, and `passing` those whose vectors are not kept; only their indexes count.
+    `is_float32` is whether vectors of any model are kept in float32.
+    """
+
+    texts: int
+    bytes: int
+    free: int
+    indexes: int = 0
+    unknown: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
+    is_float32: bool = True
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the need is worth a line: a gigabyte or more, more than is free, or indexes."""
+        return self.bytes >= min(10**9, self.free) or self.indexes > 0
+
+    @property
+    def text(self) -> str:
+        """A sentence on the need, with a warning where it does not fit."""
+        what = f"vectors of up to {self.texts:,} texts" if self.texts else "indexes"
+        told = f"{what} take about {human_size(self.bytes)} of disk"
+        told += f", {human_size(self.indexes)} of it in indexes" if self.indexes and self.texts else ""
+        more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
+        more += f", the vectors of {shortened(self.passing)} are not kept" if self.passing else ""
+        if self.bytes <= self.free:
+            return f"{told}{more}; {human_size(self.free)} are free"
+        half = "--vectors float16 takes half of it, " if self.is_float32 else ""
+        return (
+            f"WARNING: {told}{more}, and only {human_size(self.free)} are free in the cache. "
+            f"{half}--drop-vectors that of one model at a time, --cache DIR another disk"
+        )
+
+    @staticmethod
+    def of(works: Sequence[PlannedWork], cache: Path, *, keep: float, drop: bool) -> DiskNeed | None:
+        """The need of open scores; None where no vectors are made, or nothing is known.
+
+        Args:
+            works: The scores.
+            cache: The cache folder, whose free disk counts.
+            keep: The gigabytes of token vectors that are kept of a corpus with an index.
+            drop: Whether the vectors of each model are removed before those of the next are made.
+        """
+        streamed = {work.key: work.task for work in works if is_streamed(work, keep)}
+        sizes = {work.key: 0 if work.key in streamed else vector_bytes(work) for work in works}
+        models: dict[str, int] = {}
+        for work in works:
+            models[work.model] = models.get(work.model, 0) + (sizes[work.key] or 0)
+        indexes = sum(index_size(work, keep) for work in works)
+        if not any(models.values()) and not streamed:
+            return None
+        kept = [work for work in works if sizes[work.key]]
+        encodings = [work.encoding for work in kept if isinstance(work.encoding, Encoding)]
+        return DiskNeed(
+            texts=sum(work.size.texts or 0 for work in kept),
+            bytes=indexes + (max(models.values()) if drop else sum(models.values())),
+            indexes=indexes,
+            free=_free_disk(cache),
+            unknown=tuple(dict.fromkeys(work.task for work in works if sizes[work.key] is None)),
+            passing=tuple(dict.fromkeys(streamed.values())),
+            is_float32=any(encoding.vectors == "float32" for encoding in encodings),
+        )
+
+
+def _free_disk(folder: Path) -> int:
+    """The free bytes of the disk on which a folder lies or will lie."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
