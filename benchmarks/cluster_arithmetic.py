@@ -1,6 +1,6 @@
 """What a million evaluations come to: bytes, memory and seconds, measured on a few and multiplied.
 
-    python benchmarks/cluster_arithmetic.py
+    PYTHONPATH=tests/support python benchmarks/cluster_arithmetic.py
 
 A small model is run on the suites `stdlib` and `glue` (generated rows, as many as RTE has), for the sizes
 of what is written. Plans of two sizes are made of generated models on 100 generated tasks, and what grows
