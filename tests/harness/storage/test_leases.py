@@ -22,6 +22,7 @@ from harness.core.errors import StoreError
 from harness.storage import leases
 from harness.storage.leases import LeaseFolder, LeasePlace, Leases, Process
 from lease_worker import Settings, Worker
+from queued_jobs import wait
 
 ELSEWHERE = {"host": "another", "pid": os.getpid(), "start": 1}
 """A process of another host."""
@@ -301,8 +302,7 @@ def test_renewal_costs_the_same_for_any_number_of_leases() -> None:
         assert holder.claim(str(number))
     before = place.files[holder._holder]
     place.changes.clear()
-    time.sleep(0.5)
-    assert place.files[holder._holder] != before
+    wait(lambda: place.files[holder._holder] != before)
     assert {*place.changes} == {holder._holder}
     assert len(place.changes) < 20
     holder.close()
@@ -327,8 +327,7 @@ def test_a_holder_whose_file_is_gone_makes_it_again(tmp_path: Path) -> None:
     holder = Leases(tmp_path, term=0.2)
     holder.claim("k")
     (tmp_path / holder._holder).unlink()
-    time.sleep(0.3)
-    assert (tmp_path / holder._holder).exists()
+    wait((tmp_path / holder._holder).exists)
     holder.close()
 
 
