@@ -465,13 +465,12 @@ class PastWork:
 
     def _speeds_here(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
         """Speeds on this device, of a dtype where it has any."""
-        kind, name = self.device
-        here = [
-            speed
-            for speed in speeds
-            if speed.seconds and speed.tokens and speed.device[0] == kind and name in ("", speed.device[1])
-        ]
+        here = [speed for speed in speeds if speed.seconds and speed.tokens and self._is_here(speed)]
         return [speed for speed in here if speed.dtype == dtype] or here
+
+    def _is_here(self, speed: Speed) -> bool:
+        kind, name = self.device
+        return speed.device[0] == kind and name in ("", speed.device[1])
 
     def _other_time(self, work: PlannedWork) -> TimeRange:
         """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
@@ -488,7 +487,7 @@ class PastWork:
         encoding, size = work.encoding, work.size
         if isinstance(encoding, Ranking) or encoding.late_interaction is None:
             return None
-        here = [past for past in self.scores if self._speeds_here([past.speed], "")]
+        here = [past for past in self.scores if self._is_here(past.speed)]
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
             rate = _amount_per_second([past.indexed for past in here])
