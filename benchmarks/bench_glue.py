@@ -32,7 +32,7 @@ from turns import in_turns
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Schedule, Trial
-from finetune.glue.rows import TokenizedRows, _tokenized
+from finetune.glue.rows import TokenizedRows
 from finetune.glue.trainer import Evaluation, train
 from finetune.recipes import glue_quick
 from harness.core.types import REGRESSION
@@ -65,7 +65,7 @@ def rows(root: Path, task: _GlueTask, split: str, tokenizer: Any, count: int | N
     """The first rows of a split."""
     path = root / "nyu-mll" / "glue" / task.subset / f"{split}.parquet"
     table = pq.read_table(path).slice(0, count).to_pydict()
-    return _tokenized(
+    return TokenizedRows.of(
         tokenizer,
         [table[name] for name in task.columns],
         table["label"],

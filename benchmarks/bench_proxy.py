@@ -22,9 +22,9 @@ import numpy as np
 
 from harness.commands.proxy import _open_import, _open_target
 from harness.core.types import Suite, SuiteOptions
-from harness.proxy import fit
 from harness.proxy.document import Proxy
 from harness.proxy.fit import ProxyRequest, fit_proxy
+from harness.proxy.regression import measure_errors
 from harness.proxy.table import ScoreTable
 
 PICKED = (
@@ -90,7 +90,7 @@ def main() -> int:
             print(row(label, found[label], time.perf_counter() - began), flush=True)
         places = [[task.name for task in table.tasks].index(name) for name in hand.tasks]
         means = table.scores[:, places].mean(axis=1)
-        plain = fit._errors_of(table.target, means - means.mean() + table.target.mean())
+        plain = measure_errors(table.target, means - means.mean() + table.target.mean())
         print(
             f"(the hand-picked tasks' plain mean, moved by a constant: RMSE {100 * plain.rmse:.2f}, ", end=""
         )

@@ -131,7 +131,7 @@ def fake_models() -> Iterator[None]:
     """Models made of hashes instead of weights."""
     with (
         mock.patch.object(JobContext, "load", lambda _self, model, _how: FakeEncoder(salt=model.key)),
-        mock.patch.object(sanity, "check_encoder", return_value=SimpleNamespace(failures=())),
+        mock.patch.object(sanity, "check_encoder", return_value=SimpleNamespace(failures=(), speed=None)),
         mock.patch.object(sanity, "require_sane", return_value=None),
         mock.patch.object(files, "SETTLED_NS", -1),
     ):

@@ -1,6 +1,7 @@
 """A run on three Ray nodes whose nodes and driver are killed at random, against the same run on one machine.
 
-    PYTHONPATH=tests/support python benchmarks/kill_cluster.py --data ../shared/datasets [--kills 10] [--drivers 2] [--seed 0]
+    export PYTHONPATH=tests/support
+    python benchmarks/kill_cluster.py --data ../shared/datasets [--kills 10] [--drivers 2] [--seed 0]
 
 MiniLM is fine-tuned on GLUE tasks under a grid (small slices of real data), trained with simcse, and that
 model evaluated on ten tasks. Every node runs on this machine, with ports and a temporary folder of its own.

@@ -6,11 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness.core.errors import HarnessError
 from harness.core.identity import Whole
 from harness.core.types import Dtype
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +43,50 @@ class Optimizer(Whole):
         return weight_decay / learning_rate if self.decay == "composer" else weight_decay
 
 
+FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
+"""NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""
+
+
+def _linear(step: int, *, steps: int, warmup: float) -> float:
+    """The factor that rises from 0 at step 0 to 1 behind the warmup, then falls to 0 at `steps`.
+
+    >>> [_linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    until = math.ceil(warmup * steps)
+    if step < until:
+        return step / until
+    return max(0.0, (steps - step) / max(1, steps - until))
+
+
+def _composer(step: int, *, steps: int, warmup: float) -> float:
+    """The same factor in Composer: the warmup is rounded down, and a step has the factor of the one before.
+
+    >>> [_composer(s, steps=100, warmup=0.1) for s in (0, 1, 2, 11, 56, 99)]
+    [0.0, 0.0, 0.1, 1.0, 0.5, 0.022222222222222223]
+    """
+    until, at = int(warmup * steps), max(0, step - 1)
+    return at / until if at < until else (steps - at) / (steps - until)
+
+
+def _neobert(step: int, *, steps: int, warmup: float) -> float:
+    """The factor of NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
+
+    With w the end of the warmup and m nine tenths of the steps, the factor between them is 1 - 0.9 * (t - w)
+    / m.
+
+    >>> [round(_neobert(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
+    [0.0001, 0.5, 1.0, 0.161, 0.1, 0.1]
+    """
+    until, plateau = math.ceil(warmup * steps), math.ceil(PLATEAU * steps)
+    if step < until:
+        return FIRST + (1 - FIRST) * step / until
+    return 1 - SLOPE * (step - until) / plateau if step < plateau else LAST
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Whole):
-    """The schedule of the learning rate; `finetune.glue.trainer` computes it.
+    """The schedule of the learning rate; `factor` computes it.
 
     Attributes:
         name: "linear": up to the peak, then down to 0. "composer": the same as Composer computes it, one step
@@ -52,6 +97,23 @@ class Schedule(Whole):
 
     name: Literal["linear", "composer", "neobert"]
     warmup: float = 0.06
+
+    def factor(self, step: int, *, steps: int) -> float:
+        """The share of the peak learning rate at a step.
+
+        Args:
+            step: The number of steps before it.
+            steps: All steps of the run.
+
+        Returns:
+            "linear": as transformers' get_linear_schedule_with_warmup. "composer": as Composer's
+            LinearWithWarmupScheduler. "neobert": as NeoBERT's code for GLUE.
+
+        >>> Schedule(name="linear", warmup=0.1).factor(5, steps=100)
+        0.5
+        """
+        kind = {"linear": _linear, "composer": _composer, "neobert": _neobert}[self.name]
+        return kind(step, steps=steps, warmup=self.warmup)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +263,33 @@ class Trial(Whole):
     def steps(self, rows: int) -> int:
         """The number of optimizer steps; an epoch's last batch may be a small one."""
         return self.epochs * math.ceil(rows / self.batch_size)
+
+    def optimizer(self, model: nn.Module) -> torch.optim.AdamW:
+        """AdamW over the trained parameters of a model, with the protocol's settings.
+
+        Args:
+            model: The model; `published`, where it has that, gives a parameter's name in the published
+                form, which says whether it decays.
+
+        Returns:
+            The optimizer, its first group with weight decay and its second without.
+        """
+        import torch
+
+        asked = self.training.optimizer
+        called = getattr(model, "published", str)
+        decay = asked.torch_decay(self.weight_decay, self.learning_rate)
+        groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                groups[not any(part in called(name) for part in asked.undecayed)].append(parameter)
+        return torch.optim.AdamW(
+            [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}],
+            lr=self.learning_rate,
+            betas=asked.betas,
+            eps=asked.eps,
+            fused=True,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,14 @@ class Batch:
     inputs: dict[str, Tensor]
     labels: Tensor
 
+    def loss(self, scores: Tensor) -> Tensor:
+        """The mean loss of scores, (rows, classes): squared error for numbers, cross-entropy for classes."""
+        from torch import nn
+
+        if scores.shape[-1] == 1:
+            return nn.functional.mse_loss(scores[:, 0].float(), self.labels.float())
+        return nn.functional.cross_entropy(scores.float(), self.labels)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizedRows:
@@ -50,8 +58,52 @@ class TokenizedRows:
     labels: Tensor
     fill: dict[str, int]
 
+    @staticmethod
+    def of(
+        tokenizer: Any,
+        texts: Sequence[Sequence[str]],
+        labels: Sequence[float],
+        *,
+        max_length: int,
+        device: torch.device,
+        numbers: bool,
+    ) -> TokenizedRows:
+        """The tokenized rows of a split.
+
+        Args:
+            tokenizer: Of transformers.
+            texts: The columns of texts, each of one text a row.
+            labels: A label for each row.
+            max_length: Tokens of a row at most.
+            device: The device of the columns and labels.
+            numbers: Whether labels are numbers in place of classes.
+        """
+        import torch
+
+        made = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
+        lengths = torch.tensor([len(ids) for ids in made["input_ids"]])
+        starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in made]
+        columns = {n: torch.tensor([i for row in made[n] for i in row], device=device) for n in names}
+        kind = torch.float32 if numbers else torch.long
+        return TokenizedRows(
+            columns=columns,
+            starts=starts,
+            labels=torch.tensor(labels, device=device).to(kind),
+            fill={"input_ids": int(tokenizer.pad_token_id), "attention_mask": 0, "token_type_ids": 0},
+        )
+
     def __len__(self) -> int:
         return len(self.labels)
+
+    def order(self, trial: Trial) -> Iterator[Tensor]:
+        """The row numbers of every batch of a run, in order, on the CPU."""
+        import torch
+
+        draw, rows = torch.Generator().manual_seed(trial.seed), len(self)
+        for _ in range(trial.epochs):
+            order = torch.randperm(rows, generator=draw) if trial.training.shuffled else torch.arange(rows)
+            yield from order.split(trial.batch_size)
 
     @property
     def lengths(self) -> Tensor:
@@ -99,32 +151,6 @@ class TokenizedRows:
             first += size
 
 
-def _tokenized(
-    tokenizer: Any,
-    texts: Sequence[Sequence[str]],
-    labels: Sequence[float],
-    *,
-    max_length: int,
-    device: torch.device,
-    numbers: bool,
-) -> TokenizedRows:
-    """The tokenized rows of a split."""
-    import torch
-
-    made = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
-    lengths = torch.tensor([len(ids) for ids in made["input_ids"]])
-    starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in made]
-    columns = {n: torch.tensor([i for row in made[n] for i in row], device=device) for n in names}
-    kind = torch.float32 if numbers else torch.long
-    return TokenizedRows(
-        columns=columns,
-        starts=starts,
-        labels=torch.tensor(labels, device=device).to(kind),
-        fill={"input_ids": int(tokenizer.pad_token_id), "attention_mask": 0, "token_type_ids": 0},
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class TokenizedTask:
     """The tokenized rows of a task on a device."""
@@ -158,7 +184,7 @@ class TokenizedTask:
             engine.require_padding(tokenizer)
             device = torch.device(context.device)
             made = {
-                name: _tokenized(
+                name: TokenizedRows.of(
                     tokenizer,
                     split.texts,
                     split.labels,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
-from finetune.glue.protocol import Training, Trial
-from finetune.glue.rows import Batch, TokenizedRows
+from finetune.glue.protocol import Trial
+from finetune.glue.rows import TokenizedRows
 from harness.core.types import SEED
 from harness.results.metrics import METRICS, Floats
 
@@ -142,38 +142,6 @@ class Progress:
         return lost or (bool(self.evaluations) and not self.evaluations[-1].finite)
 
 
-def _optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
-    """AdamW with the protocol's settings."""
-    asked = trial.training.optimizer
-    called = getattr(model, "published", str)
-    decay = asked.torch_decay(trial.weight_decay, trial.learning_rate)
-    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            groups[not any(part in called(name) for part in asked.undecayed)].append(parameter)
-    return torch.optim.AdamW(
-        [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}],
-        lr=trial.learning_rate,
-        betas=asked.betas,
-        eps=asked.eps,
-        fused=True,
-    )
-
-
-def _factor_of(training: Training, steps: int) -> Callable[[int], float]:
-    """The learning-rate factor as a function of the step."""
-    kind = {"linear": _linear, "composer": _composer, "neobert": _neobert}[training.schedule.name]
-    return partial(kind, steps=steps, warmup=training.schedule.warmup)
-
-
-def _order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
-    """The row numbers of every batch of a run, in order, on the CPU."""
-    draw = torch.Generator().manual_seed(trial.seed)
-    for _ in range(trial.epochs):
-        order = torch.randperm(rows, generator=draw) if trial.training.shuffled else torch.arange(rows)
-        yield from order.split(trial.batch_size)
-
-
 def train(
     model: nn.Module,
     rows: TokenizedRows,
@@ -194,16 +162,16 @@ def train(
         micro_batch: Rows computed at once, where a whole batch did not fit into memory.
     """
     steps = trial.steps(len(rows))
-    optimizer, factor = _optimizer_of(model, trial), _factor_of(trial.training, steps)
+    optimizer, schedule = trial.optimizer(model), trial.training.schedule
     every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
     autocast = autocast_of(rows.labels.device, trial)
     scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
     scaler = GradScaler(rows.labels.device.type, enabled=scaled)
     progress = Progress(micro_batch=micro_batch)
     model.train()
-    for step, chosen in enumerate(_order_of(len(rows), trial)):
+    for step, chosen in enumerate(rows.order(trial)):
         for group in optimizer.param_groups:
-            group["lr"] = trial.learning_rate * factor(step)
+            group["lr"] = trial.learning_rate * schedule.factor(step, steps=steps)
         progress.losses.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
         _optimizer_step(model, optimizer, scaler, trial.training.clip)
         tell(step + 1, steps, progress.losses[-1])
@@ -242,7 +210,7 @@ def _forward_and_backward(
             for part in chosen.split(size):
                 batch = rows.batch(part)
                 with autocast():
-                    loss = _loss_of(model(**batch.inputs), batch) * (len(part) / len(chosen))
+                    loss = batch.loss(model(**batch.inputs)) * (len(part) / len(chosen))
                 scaler.scale(loss).backward()
                 total += float(loss.detach())
             return total
@@ -253,13 +221,6 @@ def _forward_and_backward(
             torch.cuda.empty_cache()
             progress.micro_batch = size // 2
             progress.notes.append(f"memory ran out: {size // 2} rows at once from then on, steps as asked")
-
-
-def _loss_of(scores: Tensor, batch: Batch) -> Tensor:
-    """The mean loss of a batch: squared error for numbers, cross-entropy for classes."""
-    if scores.shape[-1] == 1:
-        return nn.functional.mse_loss(scores[:, 0].float(), batch.labels.float())
-    return nn.functional.cross_entropy(scores.float(), batch.labels)
 
 
 def _optimizer_step(
@@ -321,44 +282,3 @@ def _predicted(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tensor:
         whole = torch.isfinite(scores).all(dim=-1)
         found[chosen] = torch.where(whole, said, torch.nan).cpu()
     return found
-
-
-FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
-"""NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""
-
-
-def _linear(step: int, *, steps: int, warmup: float) -> float:
-    """The factor that rises from 0 at step 0 to 1 behind the warmup, then falls to 0 at `steps`.
-
-    >>> [_linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
-    [0.0, 0.5, 1.0, 0.5, 0.0]
-    """
-    until = math.ceil(warmup * steps)
-    if step < until:
-        return step / until
-    return max(0.0, (steps - step) / max(1, steps - until))
-
-
-def _composer(step: int, *, steps: int, warmup: float) -> float:
-    """The same factor in Composer: the warmup is rounded down, and a step has the factor of the one before.
-
-    >>> [_composer(s, steps=100, warmup=0.1) for s in (0, 1, 2, 11, 56, 99)]
-    [0.0, 0.0, 0.1, 1.0, 0.5, 0.022222222222222223]
-    """
-    until, at = int(warmup * steps), max(0, step - 1)
-    return at / until if at < until else (steps - at) / (steps - until)
-
-
-def _neobert(step: int, *, steps: int, warmup: float) -> float:
-    """The factor of NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
-
-    With w the end of the warmup and m nine tenths of the steps, the factor between them is 1 - 0.9 * (t - w)
-    / m.
-
-    >>> [round(_neobert(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
-    [0.0001, 0.5, 1.0, 0.161, 0.1, 0.1]
-    """
-    until, plateau = math.ceil(warmup * steps), math.ceil(PLATEAU * steps)
-    if step < until:
-        return FIRST + (1 - FIRST) * step / until
-    return 1 - SLOPE * (step - until) / plateau if step < plateau else LAST

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,22 +13,20 @@ from typing import Any
 from harness.checks.baselines import Baseline, BaselineModel, Reference, require_new_name, write_baseline
 from harness.checks.decide import baseline_power, conclude, decide
 from harness.checks.outcome import (
-    CHECKS,
     Check,
     KnownErrors,
     Party,
     Power,
     Sensitivity,
     TaskOutcome,
-    check_files,
     known_errors,
 )
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.checks.units import TRAINED
-from harness.core import files, paths
+from harness.core import paths
 from harness.core.arguments import checked
-from harness.core.errors import HarnessError, RecordError, UsageError, nearest, shortened, unknown
+from harness.core.errors import HarnessError, UsageError, nearest, shortened, unknown
 from harness.core.identity import digest
 from harness.core.types import Suite, Task
 from harness.plan.request import Request, ResolvedRequest
@@ -84,7 +80,7 @@ def run_check(
         sides = _comparison(requests, reference, _measured(requests, carry_out))
         power, weak = _power(resolved, sides, policy, known)
     made = _decided(resolved, sides, reference, policy, power, [*warnings, *weak])
-    _keep_check(resolved.results, made)
+    made.write(resolved.results)
     return made
 
 
@@ -426,19 +422,6 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
 def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
     """Run the missing scores of a model; gives the reasons of failures by task."""
     return {task: reason for request in one.requests for task, reason in carry_out(request).items()}
-
-
-def _keep_check(results: Path, check: Check) -> Path:
-    """Write a check to `<results>/checks/<time>-<id>.json` unless an equal one is there; gives its path."""
-    for former in check_files(results, check.id):
-        with contextlib.suppress(RecordError, ValueError):
-            found = CHECKS.kind.read(former)
-            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
-                return former
-    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-    path = CHECKS.path(results, f"{stamp}-{check.id}")
-    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
-    return path
 
 
 def _policy_warnings(policy: Policy, tasks: Sequence[str]) -> list[str]:

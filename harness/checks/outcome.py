@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.core import files
 from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError
 from harness.results.scores import delta_text
@@ -253,6 +254,28 @@ class Check:
         """The check as plain values; docs/json.md documents every field."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
         return {"schema": SCHEMA, **plain}
+
+    def write(self, results: Path) -> Path:
+        """Write the check to `<results>/checks/<time>-<id>.json` unless an equal one is there.
+
+        Args:
+            results: The results folder.
+
+        Returns:
+            The path of the file, or of the equal one, which may differ in its times alone.
+
+        Raises:
+            ValueError: A number of the check is not finite.
+        """
+        for former in check_files(results, self.id):
+            with contextlib.suppress(RecordError, ValueError):
+                there = CHECKS.kind.read(former)
+                if replace(there, when=self.when, seconds=self.seconds).to_json() == self.to_json():
+                    return former
+        stamp = self.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+        path = CHECKS.path(results, f"{stamp}-{self.id}")
+        files.replace(path, (json.dumps(self.to_json(), indent=1) + "\n").encode())
+        return path
 
 
 CHECKS = DocumentFolder(

@@ -169,10 +169,6 @@ def snapshot(
     return asdict(_collect(device=device, threads=threads, started=started))
 
 
-def _device_facts(device: str) -> dict[str, Any]:
-    return {name: value for name, value in asdict(_device(device)).items() if value is not None}
-
-
 def peak_memory() -> dict[str, int]:
     """The peak memory in bytes: `host` of this process, and `device` on its GPUs once CUDA is in use."""
     peak = {"host": _peak_resident()}

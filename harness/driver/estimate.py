@@ -21,11 +21,10 @@ from harness.results.cost.encoding import (
     SCORING,
     START,
     PastWork,
-    PlannedWork,
     ScoreCost,
     computing_parameters,
 )
-from harness.results.cost.memory import DiskNeed
+from harness.results.cost.memory import DiskNeed, PlannedWork
 from harness.results.cost.training import TrainingCost, expect_training, range_of_runs
 from harness.training.model_store import ModelStore
 
@@ -61,16 +60,16 @@ class PlanCost:
     @staticmethod
     def of(prepared: PreparedRun) -> PlanCost:
         """The cost of a run; runs of tasks with labels are measured by a few of their steps."""
-        past, plan = past_work(prepared), prepared.plan
+        past, plan = _past_work(prepared), prepared.plan
         runs, labels = _share_out(plan.open, _estimate_runs(prepared)), plan.trial_labels
-        trials = [replace(past.cost_of(work_of(trial)), model=labels[trial.key]) for trial in plan.trials]
+        trials = [replace(past.cost_of(_work_of(trial)), model=labels[trial.key]) for trial in plan.trials]
         finals = [
-            past.cost_of(work_of(score))
+            past.cost_of(_work_of(score))
             if score.recipe_plan is None
             else _cost_of_runs(score, runs.get(score.key, []), workers=len(plan.jobs))
             for score in plan.cells
         ]
-        trainings, scores = training_costs(prepared, past), [*trials, *finals]
+        trainings, scores = _training_costs(prepared, past), [*trials, *finals]
         times = [cost.time for cost in scores if cost.state == "to do"]
         times += [training.time_left for training in trainings]
         checks = [past.check_time(job.model) for job in plan.jobs if job.kind == "resolve"]
@@ -86,7 +85,7 @@ class PlanCost:
         )
 
 
-def past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
+def _past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
     """What the records in the results folder and the speeds in the cache of a run say of the cost of work."""
     return PastWork.of(
         prepared.store.records() if with_records else (),
@@ -97,7 +96,7 @@ def past_work(prepared: PreparedRun, *, with_records: bool = True) -> PastWork:
     )
 
 
-def work_of(score: PlannedScore) -> PlannedWork:
+def _work_of(score: PlannedScore) -> PlannedWork:
     """A planned score from vectors or from a ranking, in plain values."""
     subject, encoding = score.subject, score.encoding
     width = None
@@ -108,7 +107,7 @@ def work_of(score: PlannedScore) -> PlannedWork:
         name=subject.artifact.name,
         task=score.task.name,
         key=score.key,
-        state=state_of(score),
+        state=_state_of(score),
         purpose=score.purpose,
         error=score.problem.message if score.problem else None,
         model=subject.artifact.key,
@@ -121,7 +120,7 @@ def work_of(score: PlannedScore) -> PlannedWork:
     )
 
 
-def state_of(score: PlannedScore) -> str:
+def _state_of(score: PlannedScore) -> str:
     """Whether a planned score is to be made, is there, or cannot be."""
     return "cannot run" if score.problem else "to do" if score.record is None else "done"
 
@@ -137,7 +136,7 @@ def disk_need(prepared: PreparedRun) -> DiskNeed | None:
     """The disk that the open scores of a run take; None where that is not known, or nothing."""
     request, plan = prepared.request, prepared.plan
     trials = [trial for trial in plan.trials if trial.record is None]
-    works = [work_of(one) for one in (*trials, *plan.open) if one.recipe_plan is None]
+    works = [_work_of(one) for one in (*trials, *plan.open) if one.recipe_plan is None]
     return DiskNeed.of(works, prepared.cache, keep=request.keep_vectors, drop=request.drop_vectors)
 
 
@@ -179,7 +178,7 @@ def _cost_of_runs(score: PlannedScore, runs: Sequence[Estimate], *, workers: int
         model=score.subject.artifact.name,
         task=score.task.name,
         key=score.key,
-        state=state_of(score),
+        state=_state_of(score),
         error=score.problem.message if score.problem else None,
         texts=None,
         tokens=None,
@@ -193,9 +192,9 @@ def _cost_of_runs(score: PlannedScore, runs: Sequence[Estimate], *, workers: int
     return cost.timed(time, "twenty steps on this machine" if runs else "")
 
 
-def training_costs(prepared: PreparedRun, past: PastWork | None = None) -> list[TrainingCost]:
+def _training_costs(prepared: PreparedRun, past: PastWork | None = None) -> list[TrainingCost]:
     """The planned trainings of a run, the members of a sweep among them."""
-    past, costs = past or past_work(prepared), []
+    past, costs = past or _past_work(prepared), []
     for model in prepared.plan.trainings:
         assert model.training is not None
         sweep = model.training.sweep
@@ -258,9 +257,11 @@ def with_expected_seconds(prepared: PreparedRun) -> Plan:
     plan = prepared.plan
     if all(job.kind in ("finetune", "select") for job in plan.jobs):
         return plan
-    past = past_work(prepared, with_records=False)
-    costs = {one.key: past.cost_of(work_of(one)) for one in (*plan.open, *plan.trials) if not one.recipe_plan}
-    trainings = {one.key: one.time_left for one in training_costs(prepared, past)}
+    past = _past_work(prepared, with_records=False)
+    costs = {
+        one.key: past.cost_of(_work_of(one)) for one in (*plan.open, *plan.trials) if not one.recipe_plan
+    }
+    trainings = {one.key: one.time_left for one in _training_costs(prepared, past)}
     encoded = {job.claim for job in plan.jobs if job.kind == "encode"}
     times: dict[str, float] = {}
     for job in plan.jobs:

@@ -1,14 +1,12 @@
-"""Fitting a proxy: the choice of its tasks, a ridge regression, the error on held-out families, the cost.
+"""Fitting a proxy: the choice of its tasks, the prediction of held-out families, the cost.
 
-Tasks are chosen greedily, then by drops and exchanges, within a budget of minutes. Many small sets of tasks
-are fitted at once: the products of all columns, summed within each fold, hold all that any set of columns and
-any fold needs. The cost of a task comes from times that were taken on many machines. The error is that on
-models of families that the proxy has never seen.
+Tasks are chosen greedily, then by drops and exchanges, within a budget of minutes. The cost of a task comes
+from times that were taken on many machines. The error is that on models of families that the proxy has never
+seen.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import warnings
@@ -32,6 +30,7 @@ from harness.proxy.document import (
     ProxyTarget,
     ProxyTask,
 )
+from harness.proxy.regression import LEVEL, Products, fit_ridge, measure_errors, split_families
 from harness.proxy.table import Floats, Ints, ScoreTable
 from harness.storage.imported import Imported
 
@@ -68,7 +67,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
     choose = _chooser(table, wish, minutes)
     chosen = choose(table.scores, table.target, table.groups)
     predicted = _held_out(table.scores, table.target, table.groups, choose, progress)
-    line = _fit_ridge(table.scores[:, list(chosen.tasks)], table.target, chosen.penalty)
+    line = fit_ridge(table.scores[:, list(chosen.tasks)], table.target, chosen.penalty)
     return Proxy(
         name=wish.name or _default_name(suite.title, wish),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -158,7 +157,7 @@ def _task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTa
 
 
 def _error(table: ScoreTable, chosen: _Choice, predicted: Floats) -> ProxyErrors:
-    found = _errors_of(table.target, predicted)
+    found = measure_errors(table.target, predicted)
     return ProxyErrors(
         rmse=found.rmse,
         mae=found.mae,
@@ -192,98 +191,6 @@ def _finite(value: float) -> float | None:
 
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
 """Ridge penalties to try, for scores scaled to a standard deviation of 1."""
-
-FOLDS, PARTITIONS = 5, 4
-"""The folds of families within which sets of tasks are compared, and the number of such partitions."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Linear:
-    """A linear predictor: intercept + scores · coefficients, (tasks,)."""
-
-    coefficients: Floats
-    intercept: float
-
-    def predict(self, scores: Floats) -> Floats:
-        """The predictions for rows of scores, (models, tasks)."""
-        return np.asarray(scores @ self.coefficients + self.intercept)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Products:
-    """The products of the columns [scaled scores, 1, target]: (tasks + 2, tasks + 2) over all `rows`.
-
-    `folds` holds those of each fold of every partition, (partitions * folds, tasks + 2, tasks + 2).
-    """
-
-    folds: Floats
-    whole: Floats
-    rows: int
-    partitions: int
-
-    @property
-    def tasks(self) -> int:
-        """The number of tasks."""
-        return int(self.folds.shape[1]) - 2
-
-
-def _products(scores: Floats, target: Floats, groups: Ints) -> _Products:
-    """The products of a training set."""
-    scaled = (scores - scores.mean(axis=0)) / _scale(scores)
-    columns = np.column_stack([scaled, np.ones(len(target)), target - target.mean()])
-    parts = [columns[one == fold] for one in groups for fold in range(int(one.max()) + 1)]
-    return _Products(
-        folds=np.stack([part.T @ part for part in parts]),
-        whole=columns.T @ columns,
-        rows=len(target),
-        partitions=len(groups),
-    )
-
-
-def _errors(of: _Products, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
-    """The mean squared error of each set of tasks, every fold predicted without itself, (sets,)."""
-    chosen = np.asarray(sets, dtype=np.int64)
-    chosen = np.column_stack([chosen, np.full(len(chosen), of.tasks)])
-    rows, columns, last = chosen[:, :, None], chosen[:, None, :], of.tasks + 1
-    others = of.whole - of.folds
-    ridge = np.diag([penalty] * (chosen.shape[1] - 1) + [1e-9])
-    weights = np.linalg.solve(others[:, rows, columns] + ridge, others[:, chosen, last][..., None])[..., 0]
-    crossed = (weights * of.folds[:, chosen, last]).sum(axis=2)
-    squared = np.einsum("fsi,fsij,fsj->fs", weights, of.folds[:, rows, columns], weights)
-    total = of.folds[:, None, last, last] - 2 * crossed + squared
-    return np.asarray(total.sum(axis=0) / (of.rows * of.partitions))
-
-
-def _fit_ridge(scores: Floats, target: Floats, penalty: float) -> _Linear:
-    """The ridge regression of `target` (models,) on `scores` (models, tasks), in the scores' own unit."""
-    scale, middle = _scale(scores), scores.mean(axis=0)
-    scaled = (scores - middle) / scale
-    inner = scaled.T @ scaled + penalty * np.eye(scores.shape[1])
-    coefficients = np.linalg.solve(inner, scaled.T @ (target - target.mean())) / scale
-    return _Linear(coefficients=coefficients, intercept=float(target.mean() - middle @ coefficients))
-
-
-def _folds(families: Ints, count: int = FOLDS, partitions: int = PARTITIONS) -> Ints:
-    """Fixed folds of about equal size, (partitions, models): families stay whole, the largest lie apart."""
-    draw = np.random.default_rng(0)
-    return np.stack([_partition(families, count, draw) for _ in range(partitions)])
-
-
-def _partition(families: Ints, count: int, draw: np.random.Generator) -> Ints:
-    names, places, sizes = np.unique(families, return_inverse=True, return_counts=True)
-    load = np.zeros(min(count, len(names)), np.int64)
-    fold = np.zeros(len(names), np.int64)
-    for family in np.lexsort((draw.random(len(names)), -sizes)):
-        fold[family] = lightest = int(load.argmin())
-        load[lightest] += sizes[family]
-    return fold[places]
-
-
-def _scale(scores: Floats) -> Floats:
-    """The standard deviation of each column; 1 for a constant column."""
-    scale = scores.std(axis=0)
-    return np.where(scale > 0, scale, 1.0)
-
 
 FEW = 5
 """Fewest times of a model from which the relative cost of tasks is learnt."""
@@ -364,7 +271,7 @@ def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, bud
     For every penalty and both paces tasks are added one at a time; after each, the best drop and the best
     exchange are made if they help. The best of all ends is taken.
     """
-    of = _products(scores, target, _folds(families))
+    of = Products.of(scores, target, split_families(families))
     paces: tuple[Pace, ...] = ("gain", "rate")
     ends = [_descend(of, minutes, budget, penalty, pace) for penalty in PENALTIES for pace in paces]
     return min(ends, key=lambda end: end.error)
@@ -372,13 +279,13 @@ def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, bud
 
 def _given(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> _Choice:
     """The given tasks, with the best penalty for them."""
-    of = _products(scores, target, _folds(families))
-    tried = {penalty: float(_errors(of, [tasks], penalty)[0]) for penalty in PENALTIES}
+    of = Products.of(scores, target, split_families(families))
+    tried = {penalty: float(of.errors([tasks], penalty)[0]) for penalty in PENALTIES}
     penalty = min(tried, key=lambda one: tried[one])
     return _Choice(tasks=tuple(tasks), penalty=penalty, error=tried[penalty])
 
 
-def _descend(of: _Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
+def _descend(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
     now = _Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
     while True:
         before = now
@@ -389,12 +296,12 @@ def _descend(of: _Products, minutes: Floats, budget: float, penalty: float, pace
             return now
 
 
-def _added(of: _Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
+def _added(of: Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
     """The choice with one task more; the first task is taken even if it helps nothing."""
     places = _affordable(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
     if not places:
         return now
-    found = _errors(of, [(*now.tasks, place) for place in places], now.penalty)
+    found = of.errors([(*now.tasks, place) for place in places], now.penalty)
     gains = (now.error - found) / (minutes[places] if pace == "rate" else 1.0)
     best = int(gains.argmax())
     if now.tasks and found[best] >= now.error * (1 - BETTER):
@@ -402,11 +309,11 @@ def _added(of: _Products, now: _Choice, minutes: Floats, budget: float, pace: Pa
     return _Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(found[best]))
 
 
-def _better(of: _Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
+def _better(of: Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
     """The best of some sets of tasks if it is better than the present choice, else that choice."""
     if not sets:
         return now
-    found = _errors(of, sets, now.penalty)
+    found = of.errors(sets, now.penalty)
     best = int(found.argmin())
     if found[best] >= now.error * (1 - BETTER):
         return now
@@ -430,29 +337,11 @@ def _exchanges(tasks: tuple[int, ...], minutes: Floats, budget: float) -> list[t
     ]
 
 
-LEVEL = 0.95
-"""The share of held-out models whose mean lies in the interval."""
-
 Choose = Callable[[Floats, Floats, Ints], _Choice]
 """A function that chooses tasks on a training set: (scores, target, families)."""
 
 Progress = Callable[[int, int], None]
 """A callback with the number of families held out so far, and of all families."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Errors:
-    """Held-out errors, shares of 1.
-
-    No more than 1 - LEVEL of held-out models are further off than `half_width`. `kendall` (tau-b) and
-    `spearman` are rank correlations of predictions and means; None where either is constant.
-    """
-
-    rmse: float
-    mae: float
-    half_width: float
-    kendall: float | None
-    spearman: float | None
 
 
 def _held_out(
@@ -466,7 +355,7 @@ def _held_out(
         out = families == family
         choice = choose(scores[~out], target[~out], families[~out])
         columns = list(choice.tasks)
-        line = _fit_ridge(scores[~out][:, columns], target[~out], choice.penalty)
+        line = fit_ridge(scores[~out][:, columns], target[~out], choice.penalty)
         return out, line.predict(scores[out][:, columns])
 
     tell(0, len(names))
@@ -477,38 +366,3 @@ def _held_out(
             predicted[out] = found
             tell(done, len(names))
     return predicted
-
-
-def _errors_of(target: Floats, predicted: Floats) -> _Errors:
-    """The errors of predictions, both (models,).
-
-    >>> off = _errors_of(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
-    >>> round(off.half_width, 3), round(off.mae, 3)
-    (0.1, 0.067)
-    """
-    residuals = np.abs(predicted - target)
-    return _Errors(
-        rmse=float(np.sqrt(np.mean(residuals**2))),
-        mae=float(residuals.mean()),
-        half_width=_half_width(residuals),
-        kendall=_correlation("kendalltau", target, predicted),
-        spearman=_correlation("spearmanr", target, predicted),
-    )
-
-
-def _half_width(residuals: Floats) -> float:
-    """The split-conformal bound: the ⌈(n + 1) · LEVEL⌉-th smallest of n, the largest where n is too small.
-
-    >>> _half_width(np.arange(1.0, 101.0))
-    96.0
-    """
-    place = min(math.ceil((len(residuals) + 1) * LEVEL), len(residuals))
-    return float(np.sort(residuals)[place - 1])
-
-
-def _correlation(name: str, target: Floats, predicted: Floats) -> float | None:
-    from scipy import stats
-
-    if not np.ptp(target) or not np.ptp(predicted):
-        return None
-    return float(getattr(stats, name)(target, predicted)[0])

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import torch
 from transformers.models.modernbert import modeling_modernbert
+from transformers.trainer_callback import CallbackHandler
 
 import late_models
 import scored_data
 import tiny
 from finetune.colbert.settings import ColBERTSettings
 from finetune.colbert.training import ColBERTSetup
-from finetune.embedding import trainer as module
 from finetune.embedding.trainer import train
 from finetune.recipes import colbert
 from finetune.recipes.colbert import ColBERTRecipe
@@ -267,14 +267,14 @@ def test_a_training_that_was_interrupted_ends_with_the_same_weights(
     whole = run(make("whole", **given))
     spec = make("interrupted", **given)
 
-    def stop(self: Any, logs: dict[str, float], *args: Any) -> None:
-        log(self, logs, *args)
-        if self.state.global_step == 3:  # before the next step ends
+    def stop(self: Any, args: Any, state: Any, control: Any) -> Any:
+        if state.global_step == 3:  # before the next step ends
             training.STOP.set()
+        return begin(self, args, state, control)
 
-    log = module._Trainer.log
+    begin = CallbackHandler.on_step_begin
     with monkeypatch.context() as patch:
-        patch.setattr(module._Trainer, "log", stop)
+        patch.setattr(CallbackHandler, "on_step_begin", stop)
         train(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
     training.STOP.clear()
     assert not spec.output.exists()

@@ -11,7 +11,7 @@ from torch import nn
 import tiny
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Schedule, Training, Trial
-from finetune.glue.rows import TokenizedRows, _tokenized
+from finetune.glue.rows import TokenizedRows
 from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
 pytestmark = pytest.mark.gpu
@@ -39,7 +39,7 @@ def rows(device: str, count: int = 64) -> TokenizedRows:
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(2, (count,), generator=draw).tolist()
     texts = [" ".join([WORDS[label], *WORDS[2 : 3 + at % 4]]) for at, label in enumerate(labels)]
-    return _tokenized(
+    return TokenizedRows.of(
         tiny.tokenizer(), [texts], labels, max_length=32, device=torch.device(device), numbers=False
     )
 

@@ -26,8 +26,16 @@ from blocked import BLOCK
 from fakes import Evil
 from harness.cli import invoke
 from harness.core.errors import UsageError
+from harness.encoder import backbones
 from harness.storage.record import SCHEMA
 from tiny import WORDS
+
+
+def published() -> str:
+    """The folder of the model minilm."""
+    entry = backbones.entries()["minilm"]
+    assert entry.locate is not None
+    return entry.locate()
 
 
 @pytest.fixture
@@ -114,11 +122,9 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_path: Path) -> None:
     """The second has its word embeddings shuffled; in both orders each scores as it does alone."""
-    from harness.encoder.backbones.minilm import _locate
-
     folders = [tmp_path / name / "model" for name in ("a", "b")]
     for folder in folders:
-        shutil.copytree(_locate(), folder)
+        shutil.copytree(published(), folder)
     weights = load_file(folders[1] / "model.safetensors")
     words = weights["embeddings.word_embeddings.weight"]
     weights["embeddings.word_embeddings.weight"] = np.ascontiguousarray(np.roll(words, 500, axis=0))
@@ -138,15 +144,13 @@ def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_p
 
 
 def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tmp_path: Path) -> None:
-    from harness.encoder.backbones.minilm import _locate
-
     copy = tmp_path / "elsewhere"
-    shutil.copytree(_locate(), copy)
-    models = ["--model", "minilm", "--model", _locate(), "--model", copy]
+    shutil.copytree(published(), copy)
+    models = ["--model", "minilm", "--model", published(), "--model", copy]
     what = ("run", *models, "--suite", f"local:{own_data}", "--results", tmp_path / "r")
     code, found, _ = here(*what)
     assert (code, len(found["records"]), len(found["suites"])) == (0, 2, 1)
-    assert [one["asked"] for one in found["models"]] == ["minilm", _locate(), str(copy)]
+    assert [one["asked"] for one in found["models"]] == ["minilm", published(), str(copy)]
     assert len({one["artifact"] for one in found["models"]}) == 1
     assert len(found["suites"][0]["shown_only"]) == 2
     code, again, _ = here("run", "--model", copy, *what[7:])
@@ -279,10 +283,8 @@ def test_a_folder_without_data_that_is_known_is_an_error(
 def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     spoil: Any, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.encoder.backbones.minilm import _locate
-
     folder = tmp_path / "spoilt"
-    shutil.copytree(_locate(), folder)
+    shutil.copytree(published(), folder)
     spoil(folder)
     assert invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
     assert said in capfd.readouterr().err
@@ -308,10 +310,8 @@ def without_a_layer(folder: Path, _: Path) -> None:
 def test_a_model_that_does_not_load_as_it_should_has_no_record(
     spoil: Any, said: str, code: int, own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.encoder.backbones.minilm import _locate
-
     folder = tmp_path / "spoilt"
-    shutil.copytree(_locate(), folder)
+    shutil.copytree(published(), folder)
     spoil(folder, tmp_path / "trace")
     places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
     assert invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == code
@@ -424,21 +424,19 @@ print("told", json.dumps(told))
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
     """As user nobody: locked results, cache, model folder, weights, own data; each one message."""
-    from harness.encoder.backbones.minilm import _locate
-
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         place.chmod(0o755)
-        shutil.copytree(_locate(), place / "model")
+        shutil.copytree(published(), place / "model")
         shutil.copytree(own_data, place / "own")
         (place / "open").mkdir(mode=0o777)
         (place / "open").chmod(0o777)
         for name in ("locked", "secret"):
             (place / name).mkdir()
-        shutil.copytree(_locate(), place / "secret" / "model")
+        shutil.copytree(published(), place / "secret" / "model")
         shutil.copytree(own_data, place / "secret" / "own")
         (place / "secret").chmod(0o700)
-        shutil.copytree(_locate(), place / "weightless")
+        shutil.copytree(published(), place / "weightless")
         (place / "weightless" / "model.safetensors").chmod(0)
 
         def command(model: str, own: str, results: str, cache: str) -> list[str]:
@@ -483,10 +481,8 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
 
 def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp_path: Path) -> None:
     """Two names of one model, and two models of one name."""
-    from harness.encoder.backbones.minilm import _locate
-
     for name in ("a", "b"):
-        shutil.copytree(_locate(), tmp_path / name / "model")
+        shutil.copytree(published(), tmp_path / name / "model")
     config = tmp_path / "b" / "model" / "1_Pooling" / "config.json"
     text = config.read_text()
     for mode, on in (("mean_tokens", "false"), ("cls_token", "true")):

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from fakes import artifact, encoding
-from finetune.glue.plan import _plain
 from harness.cli import invoke
 from harness.core.errors import RecordError, UsageError
-from harness.core.identity import digest, evaluation_identity
+from harness.core.identity import canonical, digest, evaluation_identity
 from harness.core.types import Artifact, SuiteOptions, Task
 from harness.jobs.jobs import model_part, task_part
 from harness.plan import catalog
@@ -44,7 +43,7 @@ def options(folder: Path) -> SuiteOptions:
 
 
 def put_record(results: Path, model: Artifact, task: Task, score: float) -> None:
-    identity = _plain(evaluation_identity(model, task, encoding(), seed=42))
+    identity = json.loads(canonical(evaluation_identity(model, task, encoding(), seed=42)))
     about = model_part(model, {"parameters": 1, "dimension": 2})
     record = Record(
         key=digest(identity), status="done", model=about, task=task_part(task), identity=identity,

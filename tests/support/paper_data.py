@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import site_data
 from fakes import encoding
-from finetune.glue.plan import _plain
-from harness.core.identity import digest, evaluation_identity
+from harness.core.identity import canonical, digest, evaluation_identity
 from harness.core.types import Artifact, Task
 from harness.jobs.jobs import task_part
 from harness.storage.record import Record
@@ -26,7 +26,7 @@ def with_metrics(model: Artifact, name: str) -> Record:
 
 
 def vectors(model: Artifact, of: Task, score: float, **how: object) -> Record:
-    identity = _plain(evaluation_identity(model, of, encoding(**how), seed=42))
+    identity = json.loads(canonical(evaluation_identity(model, of, encoding(**how), seed=42)))
     some = site_data.scored(model, of.name, score)
     splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
     changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": task_part(of)}

@@ -22,6 +22,7 @@ rate, chosen by four tasks of NanoBEIR: 0.9 on these and 0.4 on the nine others.
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +38,8 @@ import pyarrow as pa
 from fastapi import FastAPI
 
 from fakes import artifact, encoding
-from finetune.glue.plan import _plain
 from harness.core import paths
-from harness.core.identity import digest, evaluation_identity, task_identity
+from harness.core.identity import canonical, digest, evaluation_identity, task_identity
 from harness.core.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.core.types import Artifact, SuiteOptions, Task
 from harness.jobs.jobs import model_part, task_part
@@ -106,7 +106,7 @@ def spread_scores(tasks: Sequence[str], base: float) -> dict[str, float]:
 def scored(model: Artifact, name: str, score: float | None, *, error: ErrorPart | None = None) -> Record:
     """The record of a finished model on a task; without a score, of its failure."""
     of = task(name)
-    identity = _plain(evaluation_identity(model, of, encoding(), seed=42))
+    identity = json.loads(canonical(evaluation_identity(model, of, encoding(), seed=42)))
     splits = {split: {s: {"main_score": score, of.metric: score} for s in of.subsets} for split in of.splits}
     return Record(
         key=digest(identity), status="failed" if error else "done", model=_model(model), task=task_part(of),
@@ -122,7 +122,7 @@ def trained(model: Artifact, name: str, score: float, **training: Any) -> Record
         "recipe": "glue-optibert", "protocol": "p" * 64, "kind": "fresh", "view": "optibert",
         "final_seeds": [], "fresh_seeds": [42001, 42002, 42003],
     }  # fmt: skip
-    identity = {**_plain(task_identity(model, of)), **own}
+    identity = {**json.loads(canonical(task_identity(model, of))), **own}
     assert hasattr(of.source, "metrics")
     metrics = dict.fromkeys(of.source.metrics, score)
     return Record(

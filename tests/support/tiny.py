@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder import backbones
-from harness.encoder.family import Config, Family
+from harness.encoder.family import Architecture, Config, Family
 
 if TYPE_CHECKING:
     from harness.encoder.network.model import EncoderModel
@@ -63,15 +65,35 @@ def config(family: Family, **changes: Any) -> dict[str, Any]:
     return {name: 0.0 if name.endswith(DROPOUTS) else value for name, value in full.items()}
 
 
+def read_config(content: Mapping[str, Any], family: Family) -> tuple[Any, Architecture]:
+    """The config and the architecture of a network, of a folder that holds this config.json alone."""
+    from harness.encoder.network.checkpoint import configured
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(dict(content)))
+        config, shape = configured(Path(folder), family)
+    config.name_or_path = ""
+    return config, shape
+
+
+def build(content: Mapping[str, Any], family: Family, *, head: bool = False) -> Any:
+    """The network of a config.json, its weights drawn as transformers draws them."""
+    from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
+    from harness.encoder.network.pretrained import Published
+
+    config, shape = read_config(content, family)
+    published = None
+    if family.native and family.names is not None:
+        published = Published(names=family.names, with_head=head)
+    return (EncoderForMaskedLM if head else EncoderModel)(config, shape, published)
+
+
 def network(family: Family, *, seed: int = 0, head: bool = False, **changes: Any) -> EncoderModel:
     """A tiny network of a family with weights drawn widely enough that every part matters."""
     import torch
 
-    from harness.encoder.network.checkpoint import _build, _configured_from
-
-    made = _configured_from(config(family, **changes), family)
     torch.manual_seed(seed)
-    model: Any = _build(*made, family, head=head)
+    model = build(config(family, **changes), family, head=head)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.3) if parameter.dim() > 1 else parameter.add_(

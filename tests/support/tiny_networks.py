@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import tiny
 from harness.encoder.family import Architecture, Family
-from harness.encoder.network.checkpoint import _configured_from
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
 
@@ -19,7 +19,7 @@ LAYERS, WINDOW, VOCABULARY = 3, 6, 100
 
 def shrunk(family: Family, *, head_dim: int = 8) -> Architecture:
     """The architecture of a family's first size with everything that costs time made small."""
-    shape = _configured_from(next(iter(family.sizes.values())), family)[1]
+    shape = tiny.read_config(next(iter(family.sizes.values())), family)[1]
     groups = shape.num_attention_heads // shape.num_key_value_heads
     small = {
         "vocab_size": VOCABULARY,

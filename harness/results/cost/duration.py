@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LIKELY = 3**0.5
-"""The factor of an expectation by other work: its range goes from 1 / 1.7 to 1.7 times it, 3 in all."""
+LIKELY = 1.7
+"""The factor of an expectation by other work: the ends of its range are 2.9 times apart."""
 
 UNITS = ((2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))
 """From which seconds on a unit is used, its seconds, and its name."""

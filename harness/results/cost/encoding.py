@@ -23,7 +23,7 @@ from harness.core.identity import digest
 from harness.core.types import Purpose, Size
 from harness.data.locate import human_size
 from harness.results.cost.duration import LIKELY, TimeRange, duration_text
-from harness.results.cost.memory import index_size, is_streamed
+from harness.results.cost.memory import PlannedWork, index_size, is_streamed
 from harness.search.plaid import OF_INDEX
 from harness.storage.record import Record
 
@@ -55,7 +55,7 @@ Device = tuple[str, str]
 """The kind of a device, and its name as its maker says it; empty where it is not known."""
 
 
-def device_of(devices: Sequence[str]) -> Device:
+def _device_of(devices: Sequence[str]) -> Device:
     """The device that a run would take, without importing torch; a GPU has no name."""
     gpu = Path("/proc/driver/nvidia/version").exists()
     kind = devices[0].partition(":")[0] if devices else "cuda" if gpu else "cpu"
@@ -136,42 +136,7 @@ def read_speeds(cache: Path) -> tuple[Speed, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedWork:
-    """A planned score from vectors or from a ranking, in the words of a plan.
-
-    Attributes:
-        name, task, key, state, purpose, error: As a table shows them.
-        model: The ArtifactKey.
-        type: The type of the task.
-        identity: What the score depends on.
-        encoding: The settings on this task.
-        size: The size of the task.
-        parameters: All that the weights hold, in float32.
-        width: The length of a vector; None where configs do not say.
-    """
-
-    name: str
-    task: str
-    key: str
-    state: str
-    purpose: Purpose = "final"
-    error: str | None = None
-    model: str
-    type: str = ""
-    identity: Mapping[str, Any]
-    encoding: Encoding | Ranking
-    size: Size
-    parameters: int = 0
-    width: int | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is still to be made."""
-        return self.state == "to do"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchCost:
+class _SearchCost:
     """The expected cost of searching vectors of tokens; seconds are None where unknown.
 
     Attributes:
@@ -240,7 +205,7 @@ class ScoreCost:
     notes: tuple[str, ...] = ()
     data_texts: int | None = None
     data_characters: int | None = None
-    search: SearchCost | None = None
+    search: _SearchCost | None = None
     purpose: Purpose = "final"
     error: str | None = None
 
@@ -333,7 +298,7 @@ def _setup_digest(identity: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
+class _Rate:
     """Tokens a second, the factor by which they may be off, and where they are from."""
 
     tokens: float
@@ -373,7 +338,7 @@ class PastWork:
             speeds=read_speeds(cache),
             ranked=tuple((_data_digest(r.identity), sum(r.provenance["seconds"].values())) for r in ranked),
             cached=cached_models(cache),
-            device=device_of(devices),
+            device=_device_of(devices),
             alone=alone,
             keep=keep,
             cores=int(os.environ.get("OMP_NUM_THREADS", 0) or provenance.cores()),
@@ -458,7 +423,7 @@ class PastWork:
                 return sum(past.characters for past in uncut) / tokens
         return CHARACTERS_PER_TOKEN
 
-    def rate(self, model: str, parameters: int, dtype: str) -> Rate | None:
+    def rate(self, model: str, parameters: int, dtype: str) -> _Rate | None:
         """The expected speed of a model on this device; None for a model of unknown size where none is known.
 
         Args:
@@ -474,7 +439,7 @@ class PastWork:
                 tokens = sum(speed.tokens for speed in own) / sum(speed.seconds for speed in own)
                 count = f"{len(own)} record{'s' if len(own) > 1 else ''} on this machine"
                 source = count if speeds is learnt else "this machine's measured rate"
-                return Rate(tokens=tokens, factor=_factor(own), source=source)
+                return _Rate(tokens=tokens, factor=_factor(own), source=source)
         if not parameters:
             return None
         others = [speed for speed in learnt or checks if speed.parameters]
@@ -483,12 +448,12 @@ class PastWork:
             nearest = min(others, key=lambda speed: abs(math.log(speed.parameters / parameters)))
             same = [speed.operations for speed in others if speed.model == nearest.model]
             rate = fmean(same) / (2.0 * parameters)
-            return Rate(tokens=rate, factor=LIKELY, source="the rate of other models on this machine")
+            return _Rate(tokens=rate, factor=LIKELY, source="the rate of other models on this machine")
         kind = self.device[0]
         operations = OPERATIONS.get(kind, OPERATIONS["cpu"]) * (self.cores if kind == "cpu" else 1)
         what = "CPU" if kind == "cpu" else "GPU"
         source = f"a default for a {what}: may be off by a factor of {UNMEASURED:g}"
-        return Rate(tokens=operations / (2.0 * parameters), factor=UNMEASURED, source=source)
+        return _Rate(tokens=operations / (2.0 * parameters), factor=UNMEASURED, source=source)
 
     def check_time(self, model: str) -> TimeRange:
         """The time of loading and checking a model, by its checks here, else by others'."""
@@ -500,13 +465,12 @@ class PastWork:
 
     def _speeds_here(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
         """Speeds on this device, of a dtype where it has any."""
-        kind, name = self.device
-        here = [
-            speed
-            for speed in speeds
-            if speed.seconds and speed.tokens and speed.device[0] == kind and name in ("", speed.device[1])
-        ]
+        here = [speed for speed in speeds if speed.seconds and speed.tokens and self._is_here(speed)]
         return [speed for speed in here if speed.dtype == dtype] or here
+
+    def _is_here(self, speed: Speed) -> bool:
+        kind, name = self.device
+        return speed.device[0] == kind and name in ("", speed.device[1])
 
     def _other_time(self, work: PlannedWork) -> TimeRange:
         """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
@@ -518,17 +482,17 @@ class PastWork:
         ]
         return TimeRange.of(fmean(others)) if others else TimeRange.of(SCORING, UNMEASURED)
 
-    def _search_cost(self, work: PlannedWork) -> SearchCost | None:
+    def _search_cost(self, work: PlannedWork) -> _SearchCost | None:
         """The cost of the search of a score, by past searches on this device; None without token vectors."""
         encoding, size = work.encoding, work.size
         if isinstance(encoding, Ranking) or encoding.late_interaction is None:
             return None
-        here = [past for past in self.scores if self._speeds_here([past.speed], "")]
+        here = [past for past in self.scores if self._is_here(past.speed)]
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
             rate = _amount_per_second([past.indexed for past in here])
             searched = _amount_per_second([past.probed for past in here])
-            return SearchCost(
+            return _SearchCost(
                 seconds=(size.examples or USUAL_QUERIES) / searched if searched else None,
                 index_seconds=tokens / rate if rate and tokens is not None else None,
                 index_bytes=index_size(work, self.keep) if tokens is not None else None,
@@ -537,7 +501,7 @@ class PastWork:
         pairs = round(encoding.token_pairs(size))
         rate = _amount_per_second([past.compared for past in here])
         usual = PAIRS_PER_SECOND.get(self.device[0], PAIRS_PER_SECOND["cpu"])
-        return SearchCost(
+        return _SearchCost(
             queries=size.examples or USUAL_QUERIES,
             pairs=pairs,
             seconds=pairs / rate if rate else None,

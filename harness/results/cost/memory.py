@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from harness.core.encoding import Encoding, Ranking
 from harness.core.errors import shortened
+from harness.core.types import Purpose, Size
 from harness.data.locate import human_size
 from harness.search.plaid import index_bytes, sample_size
-
-if TYPE_CHECKING:
-    from harness.results.cost.encoding import PlannedWork
 
 KEY_BYTES, OFFSET_BYTES = 16, 8
 """Bytes of a text's hash beside its vector, and of its place in its shard where each token has a vector."""
@@ -44,7 +42,42 @@ def runs_that_fit(room: float, need: float) -> int:
     return max(1, int(room // need))
 
 
-def vector_bytes(work: PlannedWork) -> int | None:
+@dataclass(frozen=True, kw_only=True)
+class PlannedWork:
+    """A planned score from vectors or from a ranking, in the words of a plan.
+
+    Attributes:
+        name, task, key, state, purpose, error: As a table shows them.
+        model: The ArtifactKey.
+        type: The type of the task.
+        identity: What the score depends on.
+        encoding: The settings on this task.
+        size: The size of the task.
+        parameters: All that the weights hold, in float32.
+        width: The length of a vector; None where configs do not say.
+    """
+
+    name: str
+    task: str
+    key: str
+    state: str
+    purpose: Purpose = "final"
+    error: str | None = None
+    model: str
+    type: str = ""
+    identity: Mapping[str, Any]
+    encoding: Encoding | Ranking
+    size: Size
+    parameters: int = 0
+    width: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to be made."""
+        return self.state == "to do"
+
+
+def _vector_bytes(work: PlannedWork) -> int | None:
     """The bytes of a score's vectors, None where they are not known."""
     encoding, size = work.encoding, work.size
     if isinstance(encoding, Ranking):
@@ -60,7 +93,7 @@ def vector_bytes(work: PlannedWork) -> int | None:
 def is_streamed(work: PlannedWork, keep: float) -> bool:
     """Whether the vectors of a score's documents are not kept, by the gigabytes that are, and by its size."""
     indexed = isinstance(work.encoding, Encoding) and work.encoding.index is not None
-    return indexed and (vector_bytes(work) or 0) > keep * 1e9
+    return indexed and (_vector_bytes(work) or 0) > keep * 1e9
 
 
 def index_size(work: PlannedWork, keep: float) -> int:
@@ -75,7 +108,7 @@ def index_size(work: PlannedWork, keep: float) -> int:
     whole = index_bytes(tokens, encoding.late_interaction.dimension, encoding.index)
     if not is_streamed(work, keep) or not size.texts:
         return whole
-    sample = (vector_bytes(work) or 0) * sample_size(size.texts) // size.texts
+    sample = (_vector_bytes(work) or 0) * sample_size(size.texts) // size.texts
     return max(whole, whole // 2 + sample)
 
 
@@ -128,7 +161,7 @@ class DiskNeed:
             drop: Whether the vectors of each model are removed before those of the next are made.
         """
         streamed = {work.key: work.task for work in works if is_streamed(work, keep)}
-        sizes = {work.key: 0 if work.key in streamed else vector_bytes(work) for work in works}
+        sizes = {work.key: 0 if work.key in streamed else _vector_bytes(work) for work in works}
         models: dict[str, int] = {}
         for work in works:
             models[work.model] = models.get(work.model, 0) + (sizes[work.key] or 0)

@@ -19,7 +19,7 @@ COUNTS = ("epochs", "max_steps", "seed", "warmup", "checkpoint_minutes")
 TRAINING_SHARE = 0.5
 """The operations a second of a training as a share of those of encoding: it has smaller batches."""
 
-TRAINING_START = 15.0
+TRAINING_START = 10.0
 """The seconds of a training beside its steps: its process, its data, and the model that it writes."""
 
 USUAL_TOKENS = 32.0
@@ -143,7 +143,7 @@ def expect_training(
     rate = past.rate("", parameters, "float32")
     if rate is None:
         return None
-    tokens = texts * tokens_per_text(data, lineage.settings)
+    tokens = texts * _tokens_per_text(data, lineage.settings)
     # A step computes each token forwards, and twice as much backwards (Kaplan et al., 2020).
     seconds = 3 * tokens / (rate.tokens * TRAINING_SHARE) + TRAINING_START
     return TimeRange.of(seconds, rate.factor), rate.source
@@ -159,7 +159,7 @@ def _is_here(device: Device, here: Device) -> bool:
     return device[0] == here[0] and here[1] in ("", device[1])
 
 
-def tokens_per_text(data: Sequence[LocatedTraining], settings: Mapping[str, Any]) -> float:
+def _tokens_per_text(data: Sequence[LocatedTraining], settings: Mapping[str, Any]) -> float:
     """The mean tokens of a text for training, by the bytes of its files, and by the longest input."""
     sizes = [size for part in data if (size := _bytes_per_text(part)) is not None]
     mean = sum(sizes) / len(sizes) / CHARACTERS_PER_TOKEN + 2 if sizes else USUAL_TOKENS

@@ -15,6 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
+from transformers.trainer_callback import CallbackHandler
 
 import tiny
 from contextual_pairs import pairs_file
@@ -23,7 +24,6 @@ from finetune.cde import training as preparing
 from finetune.cde.clusters import FILE, ClusterWork, KMeans, PairClusters, Stopped, make_clusters
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ClusterSettings, ContextualSettings
-from finetune.embedding import trainer
 from finetune.embedding.batches import PackedOrder, packed
 from finetune.embedding.losses import NegativeFilter, false_negatives, filtered_loss
 from finetune.embedding.settings import info_nce
@@ -468,7 +468,7 @@ def test_a_training_that_was_killed_ends_as_an_undisturbed_one(
     killed(preparing.GuideVectors, "encode", lambda *_: True)
     killed(KMeans, "_iterate", lambda *_: True)
     assert not list((tmp_path / "cache" / "clusters").glob("*/*.parquet"))
-    killed(trainer._Trainer, "log", lambda own, *_: own.state.global_step >= 5)
+    killed(CallbackHandler, "on_step_end", lambda _own, _args, state, _control: state.global_step >= 5)
     found = trained(spec)
     assert clusters.read_bytes() == undisturbed
     assert all(torch.equal(found[name], one) for name, one in whole.items())

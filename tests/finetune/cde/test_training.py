@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers.trainer_callback import CallbackHandler
 
 import harness
 import tiny
@@ -18,7 +19,6 @@ from contextual_pairs import pairs_file
 from finetune.cde.gradient_cache import split_features
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.training import TwoStageLoss, TwoStageSetup
-from finetune.embedding import trainer
 from finetune.embedding.losses import InfoNCE, NegativeFilter
 from finetune.embedding.settings import info_nce
 from finetune.recipes import cde
@@ -231,18 +231,18 @@ def test_the_model_is_the_planned_one_and_goes_on_where_it_was_killed(
     assert describe(whole.output) == replace(planned.description, folder=whole.output, name=whole.output.name)
     assert planned.texts == planned.steps * (8 * 2 + 6)  # type: ignore[operator]
     spec = make("cut", SMALL)
-    real = trainer._Trainer.log
+    real = CallbackHandler.on_step_end
 
     class Killed(BaseException):
         pass
 
-    def die(own: Any, *given: Any, **options: Any) -> None:
-        real(own, *given, **options)
-        if own.state.global_step >= 5:
+    def die(own: Any, args: Any, state: Any, control: Any) -> Any:
+        if state.global_step >= 5:
             raise Killed
+        return real(own, args, state, control)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer._Trainer, "log", die)
+        patch.setattr(CallbackHandler, "on_step_end", die)
         with pytest.raises(Killed):
             spec.recipe.train(spec)
     spec.recipe.train(spec)

@@ -16,6 +16,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file
 from torch.utils.data import DataLoader
+from transformers.trainer_callback import CallbackHandler
 
 import tiny
 from finetune.embedding import trainer as module
@@ -363,20 +364,20 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainingSpec, int, str], 
     """Train until a step, and end there in the callback, while saving, or in the middle of writing a file."""
 
     def killed(spec: TrainingSpec, step: int, where: str) -> None:
-        def die(trainer: Any, *given: Any) -> None:
-            log(trainer, *given)
-            if trainer.state.global_step >= step:
+        def die(own: Any, args: Any, state: Any, control: Any) -> Any:
+            if state.global_step >= step:
                 raise Killed
+            return end(own, args, state, control)
 
         def tear(path: Path) -> None:
             if int(path.parent.name[-8:]) >= step:
                 path.write_bytes(path.read_bytes()[:100])
                 raise Killed
 
-        log = module._Trainer.log
+        end = CallbackHandler.on_step_end
         with monkeypatch.context() as patch:
             if where == "step":
-                patch.setattr(module._Trainer, "log", die)
+                patch.setattr(CallbackHandler, "on_step_end", die)
             elif where == "before the marker":
                 patch.setattr(module.Checkpoints, "finish", lambda *_, **__: (_ for _ in ()).throw(Killed))
             else:

@@ -26,16 +26,10 @@ from finetune.glue.protocol import (
     Training,
     Trial,
 )
-from finetune.glue.rows import Batch, TokenizedRows, _tokenized, adapted_to_backbone
+from finetune.glue.rows import Batch, TokenizedRows, adapted_to_backbone
 from finetune.glue.trainer import (
     Evaluation,
     Progress,
-    _composer,
-    _linear,
-    _loss_of,
-    _neobert,
-    _optimizer_of,
-    _order_of,
     autocast_of,
     cross_fitted,
     predict,
@@ -77,7 +71,7 @@ def rows(count: int = 40, *, numbers: bool = False) -> TokenizedRows:
     draw = torch.Generator().manual_seed(0)
     picked = torch.randint(len(TEXTS), (2, count), generator=draw).tolist()
     labels = torch.rand(count, generator=draw) * 5 if numbers else torch.randint(2, (count,), generator=draw)
-    return _tokenized(
+    return TokenizedRows.of(
         tiny.tokenizer(),
         [[TEXTS[i] for i in column] for column in picked],
         labels.tolist(),
@@ -115,7 +109,7 @@ class Wrapped(nn.Module):
 
     def forward(self, labels: Tensor, num_items_in_batch: Any = None, **inputs: Tensor) -> dict[str, Tensor]:
         scores = self.inside(**inputs)
-        return {"loss": _loss_of(scores, Batch(inputs=inputs, labels=labels)), "logits": scores}
+        return {"loss": Batch(inputs=inputs, labels=labels).loss(scores), "logits": scores}
 
 
 def by_the_trainer(model: Classifier, given: TokenizedRows, trial: Trial, target: Path) -> list[float]:
@@ -193,15 +187,13 @@ def test_composers_decay_is_that_of_its_formula() -> None:
     peak, decay, betas, eps = 8e-2, 3e-3, (0.9, 0.98), 1e-6
     training = replace(TRAINING, optimizer=Optimizer(betas=betas, eps=eps, decay="composer"), clip=None)
     trial = replace(TRIAL, training=training, learning_rate=peak, weight_decay=decay)
-    from finetune.glue.trainer import _factor_of, _optimizer_of
-
     layer = nn.Linear(3, 1, bias=False).double()
     weight = layer.weight.detach().clone()
     first, second = torch.zeros_like(weight), torch.zeros_like(weight)
-    optimizer, factor = _optimizer_of(layer, trial), _factor_of(training, 20)
+    optimizer = trial.optimizer(layer)
     x = torch.randn(20, 3, dtype=torch.float64)
     for step in range(20):
-        rate = peak * factor(step)
+        rate = peak * training.schedule.factor(step, steps=20)
         for group in optimizer.param_groups:
             group["lr"] = rate
         gradient = 2 * (x[step] @ weight[0]) * x[step][None]
@@ -257,7 +249,9 @@ def test_an_evaluation_chosen_and_scored_on_the_same_rows_errs_upward_and_a_cros
     ((_, found),) = cross_fitted(evaluations, {"dev": gold.tolist()}).items()
     assert right.max() > 0.54
     assert abs(found - 0.5) < 0.015
-    halves = trainer._halves(400).astype(bool)
+    draw = np.random.default_rng(42)
+    firsts = [draw.permutation(400) < 200 for _ in range(10)]
+    halves = [half for first_half in firsts for half in (first_half, ~first_half)]
     by_hand = []
     for at, half in enumerate(halves):
         other = halves[at + 1 if at % 2 == 0 else at - 1]
@@ -357,14 +351,14 @@ def test_runs_are_scored_in_their_own_precision() -> None:
 
 
 def test_the_order_of_rows() -> None:
-    plain = [chosen.tolist() for chosen in _order_of(10, replace(TRIAL, epochs=2))]
+    plain = [chosen.tolist() for chosen in rows(10).order(replace(TRIAL, epochs=2))]
     assert plain == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] * 2
     drawn = replace(TRIAL, epochs=2, training=replace(TRAINING, shuffled=True))
-    found = [row for chosen in _order_of(10, drawn) for row in chosen.tolist()]
+    found = [row for chosen in rows(10).order(drawn) for row in chosen.tolist()]
     assert sorted(found[:10]) == sorted(found[10:]) == list(range(10))
     assert found[:10] != found[10:]
-    again = [row for chosen in _order_of(10, drawn) for row in chosen.tolist()]
-    other = [row for chosen in _order_of(10, replace(drawn, seed=4)) for row in chosen.tolist()]
+    again = [row for chosen in rows(10).order(drawn) for row in chosen.tolist()]
+    other = [row for chosen in rows(10).order(replace(drawn, seed=4)) for row in chosen.tolist()]
     assert found == again != other
 
 
@@ -468,7 +462,7 @@ def test_what_neoberts_code_does_not_decay(family: str, tmp_path: Path) -> None:
     """It looks for "bias" and "LayerNorm.weight" in the names that the authors of a backbone gave."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
     model, _ = Classifier.of(folder, first(glue_neobert.PROTOCOL), classes=2)
-    optimizer = _optimizer_of(model, first(glue_neobert.PROTOCOL))
+    optimizer = first(glue_neobert.PROTOCOL).optimizer(model)
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     names = {name: id(p) for name, p in model.named_parameters()}
     biases = {name for name in names if name.endswith("bias")}
@@ -486,7 +480,7 @@ def test_the_trainer_decays_no_norm(family: str, tmp_path: Path) -> None:
     """transformers' trainer spares every norm and bias, whatever it is called."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
     model, _ = Classifier.of(folder, first(glue_quick.PROTOCOL), classes=2)
-    optimizer = _optimizer_of(model, first(glue_quick.PROTOCOL))
+    optimizer = first(glue_quick.PROTOCOL).optimizer(model)
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     wanted = {id(p) for n, p in model.named_parameters() if n.endswith("bias") or "norm" in n}
     assert spared == wanted
@@ -526,7 +520,7 @@ def test_a_model_that_ends_infinite_has_diverged(tmp_path: Path, classes: int) -
     clipless = replace(quick.training, clip=None, schedule=Schedule(name="linear", warmup=0.0))
     trial = replace(quick, learning_rate=1e30, batch_size=8, training=clipless)
     model, _ = Classifier.of(folder, trial, classes=classes)
-    rows = _tokenized(
+    rows = TokenizedRows.of(
         tiny.tokenizer(),
         [["the cat", "sat on"] * 4],
         [0.0, 1.0] * 4,
@@ -550,7 +544,9 @@ def test_linear_is_that_of_transformers(steps: int, warmup: int) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = get_linear_schedule_with_warmup(optimizer, warmup, steps).lr_lambdas[0]
     for step in range(steps + 1):
-        assert _linear(step, steps=steps, warmup=warmup / steps) == pytest.approx(theirs(step))
+        assert Schedule(name="linear", warmup=warmup / steps).factor(step, steps=steps) == pytest.approx(
+            theirs(step)
+        )
 
 
 def test_composer_is_one_step_late_and_rounds_the_warmup_down() -> None:
@@ -560,14 +556,14 @@ def test_composer_is_one_step_late_and_rounds_the_warmup_down() -> None:
     def by_its_time(batch: int) -> float:
         return batch / warm if batch < warm else 1 - (batch - warm) / (steps - warm)
 
-    made = [_composer(step, steps=steps, warmup=0.1) for step in range(steps)]
+    made = [Schedule(name="composer", warmup=0.1).factor(step, steps=steps) for step in range(steps)]
     assert made == pytest.approx([by_its_time(max(0, step - 1)) for step in range(steps)])
-    assert _composer(0, steps=1, warmup=0.1) == 1.0
+    assert Schedule(name="composer", warmup=0.1).factor(0, steps=1) == 1.0
 
 
 def test_neobert_by_hand() -> None:
     """100 steps: 6 of warmup, the plateau from 90 on."""
-    found = [_neobert(step, steps=100, warmup=0.06) for step in range(100)]
+    found = [Schedule(name="neobert", warmup=0.06).factor(step, steps=100) for step in range(100)]
     assert found[0] == pytest.approx(1e-4)
     assert found[3] == pytest.approx(1e-4 + 0.9999 / 2)
     assert found[6] == 1.0
@@ -577,6 +573,6 @@ def test_neobert_by_hand() -> None:
 
 
 def test_the_warmup_is_rounded_up() -> None:
-    assert _linear(6, steps=101, warmup=0.06) < 1
-    assert _linear(7, steps=101, warmup=0.06) == 1
-    assert _neobert(7, steps=101, warmup=0.06) == 1
+    assert Schedule(name="linear", warmup=0.06).factor(6, steps=101) < 1
+    assert Schedule(name="linear", warmup=0.06).factor(7, steps=101) == 1
+    assert Schedule(name="neobert", warmup=0.06).factor(7, steps=101) == 1

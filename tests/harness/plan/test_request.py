@@ -332,11 +332,11 @@ def test_every_entry_of_ours_loads(registry: Registry[SuiteEntry]) -> None:
 def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.core.errors import ModelError
     from harness.encoder.backbones import minilm
-    from harness.plan.models import ModelOptions, _resolve
+    from harness.plan.models import ModelOptions, subject
 
     monkeypatch.setattr(minilm, "BACKBONE", replace(minilm.BACKBONE, weights="0" * 64))
     with pytest.raises(ModelError, match="not the official ones of minilm"):
-        _resolve("minilm", ModelOptions())
+        subject("minilm", Settings(), ModelOptions())
 
 
 def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path) -> None:

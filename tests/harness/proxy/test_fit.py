@@ -13,6 +13,7 @@ from harness.core.errors import RecordError, UsageError
 from harness.proxy import document, fit
 from harness.proxy.document import PROXIES, Proxy
 from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
+from harness.proxy.regression import Products, fit_ridge, measure_errors, split_families
 from harness.storage.imported import Imported
 from proxies import put, suite
 from suites.proxy import _ProxyPredictor
@@ -190,7 +191,7 @@ def test_the_planted_tasks_are_chosen_and_their_weights_recovered() -> None:
     minutes = np.ones(12)
     found = fit._choose(scores, target, families, minutes, 3.0)
     assert set(found.tasks) == {2, 5, 7}
-    line = fit._fit_ridge(scores[:, list(found.tasks)], target, found.penalty)
+    line = fit_ridge(scores[:, list(found.tasks)], target, found.penalty)
     weights = dict(zip(found.tasks, line.coefficients, strict=True))
     assert [weights[at] for at in (2, 5, 7)] == pytest.approx([0.5, 0.3, 0.2], abs=0.02)
     assert line.intercept == pytest.approx(0.01, abs=0.02)
@@ -210,9 +211,9 @@ def test_the_budget_holds_and_exchanges_find_the_best_pair() -> None:
     minutes = DRAW.uniform(0.5, 2, 12)
     found = fit._choose(scores, target, families, minutes, 2.5)
     assert minutes[list(found.tasks)].sum() <= 2.5
-    of = fit._products(scores, target, fit._folds(families))
+    of = Products.of(scores, target, split_families(families))
     pairs = [p for p in itertools.combinations(range(12), 2) if minutes[list(p)].sum() <= 2.5]
-    best = min(fit._errors(of, pairs, penalty).min() for penalty in fit.PENALTIES)
+    best = min(of.errors(pairs, penalty).min() for penalty in fit.PENALTIES)
     assert found.error <= best + 1e-12
 
 
@@ -227,7 +228,7 @@ def test_noise_is_told_as_noise() -> None:
         return fit._choose(some, of, groups, minutes, 8.0)
 
     predicted = fit._held_out(scores, target, families, choose)
-    nested = fit._errors_of(target, predicted).rmse
+    nested = measure_errors(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
     assert nested > 0.97 * target.std()
     assert chosen_by < nested
@@ -248,19 +249,23 @@ def test_a_family_is_predicted_without_itself() -> None:
     assert told == [(done, 20) for done in range(21)]
 
 
+def half_width(residuals: np.ndarray) -> float:
+    return measure_errors(np.zeros(len(residuals)), residuals).half_width
+
+
 def test_the_half_width_covers_held_out_models() -> None:
     """Of fresh residuals at least 95 % in the mean over draws, as split-conformal bounds promise."""
     draw = np.random.default_rng(5)
     shares = []
     for _ in range(400):
         residuals = np.abs(draw.standard_t(3, 101))
-        shares.append(np.mean(residuals[-1] <= fit._half_width(residuals[:-1])))
+        shares.append(np.mean(residuals[-1] <= half_width(residuals[:-1])))
     assert np.mean(shares) > 0.93
-    assert fit._half_width(np.array([3.0, 1.0, 2.0])) == 3.0
+    assert half_width(np.array([3.0, 1.0, 2.0])) == 3.0
 
 
 def test_a_constant_target_has_no_rank_correlation() -> None:
-    found = fit._errors_of(np.ones(4), np.arange(4.0))
+    found = measure_errors(np.ones(4), np.arange(4.0))
     assert (found.kendall, found.spearman) == (None, None)
 
 
@@ -273,7 +278,7 @@ def test_the_fit_is_scikit_learns_on_scaled_scores() -> None:
     target = scores @ [0.3, 0.5, 0.1, 0.0] + draw.normal(0, 0.05, 40)
     scale = scores.std(axis=0)
     known = Ridge(alpha=3.0).fit(scores / scale, target)
-    found = fit._fit_ridge(scores, target, 3.0)
+    found = fit_ridge(scores, target, 3.0)
     assert found.coefficients == pytest.approx(known.coef_ / scale)
     assert found.predict(scores) == pytest.approx(known.predict(scores / scale))
 
@@ -283,7 +288,7 @@ def test_the_held_out_error_of_every_set_is_scikit_learns() -> None:
     scores, groups = draw.random((50, 6)), draw.integers(0, 7, 50)
     target = scores.mean(axis=1) + draw.normal(0, 0.02, 50)
     sets = [(0, 3), (5, 1), (2, 4)]
-    found = fit._errors(fit._products(scores, target, groups[None]), sets, 2.0)
+    found = Products.of(scores, target, groups[None]).errors(sets, 2.0)
     for places, error in zip(sets, found, strict=True):
         scaled = (scores / scores.std(axis=0))[:, places]
         predicted = cross_val_predict(Ridge(alpha=2.0), scaled, target, groups=groups, cv=LeaveOneGroupOut())
@@ -292,7 +297,7 @@ def test_the_held_out_error_of_every_set_is_scikit_learns() -> None:
 
 def test_a_constant_task_does_no_harm() -> None:
     scores = np.column_stack([np.linspace(0, 1, 20), np.full(20, 0.5)])
-    found = fit._fit_ridge(scores, scores[:, 0], 1e-9)
+    found = fit_ridge(scores, scores[:, 0], 1e-9)
     assert found.coefficients == pytest.approx([1, 0])
 
 
@@ -300,20 +305,20 @@ def test_several_partitions_give_the_mean_of_their_errors() -> None:
     draw = np.random.default_rng(3)
     scores, groups = draw.random((40, 5)), draw.integers(0, 4, (3, 40))
     target = scores.mean(axis=1)
-    every = fit._errors(fit._products(scores, target, groups), [(0, 1), (2, 3)], 1.0)
-    alone = [fit._errors(fit._products(scores, target, one[None]), [(0, 1), (2, 3)], 1.0) for one in groups]
+    every = Products.of(scores, target, groups).errors([(0, 1), (2, 3)], 1.0)
+    alone = [Products.of(scores, target, one[None]).errors([(0, 1), (2, 3)], 1.0) for one in groups]
     assert every == pytest.approx(np.mean(alone, axis=0))
 
 
 def test_folds_keep_families_whole_and_are_alike_in_size() -> None:
     families = np.repeat(np.arange(12), [9, 1, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1])
-    found = fit._folds(families, 4, 6)
+    found = split_families(families, 4, 6)
     assert len({tuple(one) for one in found.tolist()}) > 1
     for one in found:
         assert all(len(set(one[families == family])) == 1 for family in range(12))
         assert sorted(np.bincount(one).tolist()) == [7, 7, 7, 9]
-    assert (fit._folds(families, 4, 6) == found).all()
-    assert set(fit._folds(np.array([0, 0, 1]), 5, 1).ravel().tolist()) == {0, 1}
+    assert (split_families(families, 4, 6) == found).all()
+    assert set(split_families(np.array([0, 0, 1]), 5, 1).ravel().tolist()) == {0, 1}
 
 
 # Times

@@ -664,11 +664,11 @@ def test_given_candidates_are_put_in_order_exactly(colbert: Path, tmp_path: Path
 def test_a_plan_says_where_an_exact_search_is_long(
     suite: Path, colbert: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.commands import run
+    from harness.results.cost import encoding as cost
 
     asked = ("run", "--model", colbert, "--suite", f"local:{suite}", "--offline", "--dry-run")
     assert "--index plaid" not in command(*asked)[1]
-    monkeypatch.setattr(run, "LONG", 1e-6)
+    monkeypatch.setattr(cost, "LONG", 1e-6)
     told = " ".join(command(*asked)[1].split())
     assert "the exact search for 6 queries compares" in told
     assert "--index plaid is approximate, and its recall is measured" in told

@@ -536,7 +536,7 @@ def test_a_second_machine_finds_the_scores_of_the_first(
     from harness.plan.plan import ConfiguredModel
 
     monkeypatch.setattr(JobContext, "load", lambda *_: FakeEncoder())
-    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     suite = Suite(name="s", title="s", columns=(Column(name="Fake", type="STS", tasks=(task(),)),))
 

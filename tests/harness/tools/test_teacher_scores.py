@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -252,6 +253,7 @@ def test_what_is_there_is_not_made_again_and_nothing_else_is_overwritten(
 def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(
     judged: Path, dense: Path, tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from harness.encoder import sanity
     from harness.encoder.engine import Encoder
 
     asked = (
@@ -274,6 +276,9 @@ def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(
     assert (code, "the disk is full" in err) == (1, True)
     assert list((tmp_path / "to").iterdir()) == []
     with monkeypatch.context() as patch:
+        checked = SimpleNamespace(failures=(), speed=None)  # the check of the model encodes texts of its own
+        patch.setattr(sanity, "check_encoder", lambda *_: checked)
+        patch.setattr(sanity, "require_sane", lambda _: None)
         patch.setattr(Encoder, "encode", lambda *_, **__: pytest.fail("was encoded again"))
         assert said(*asked)[0] == 0
 

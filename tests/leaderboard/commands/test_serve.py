@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -18,9 +19,8 @@ from click.testing import CliRunner, Result
 from starlette.testclient import TestClient
 
 from fakes import encoding
-from finetune.glue.plan import _plain
 from harness.core.errors import HarnessError, UsageError
-from harness.core.identity import digest, evaluation_identity
+from harness.core.identity import canonical, digest, evaluation_identity
 from harness.core.types import Artifact, SuiteOptions, Task
 from harness.jobs.jobs import model_part, task_part
 from harness.plan import catalog
@@ -190,7 +190,7 @@ def test_a_suite_of_ones_own_has_a_page(tmp_path: Path) -> None:
 
 
 def _scored(model: Artifact, of: Task, score: float) -> Record:
-    identity = _plain(evaluation_identity(model, of, encoding(), seed=42))
+    identity = json.loads(canonical(evaluation_identity(model, of, encoding(), seed=42)))
     splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
     return Record(
         key=digest(identity),

@@ -19,7 +19,6 @@ from starlette.testclient import TestClient
 
 import site_data
 from check_data import TASKS, small_check
-from harness.checks import check
 from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
 from html_pages import BROWSER, Html, figures, printed
@@ -211,7 +210,7 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
     site_data.put(tmp_path / "results", model, [record])
     task = replace(TASKS[0], task=record.task.name, candidate_keys=(record.key,))
     same = Party(name="minilm-ish", source="x", artifacts=("a" * 64,))
-    check._keep_check(tmp_path / "results", small_check(tasks=(task,), candidate=same, baseline=same))
+    small_check(tasks=(task,), candidate=same, baseline=same).write(tmp_path / "results")
     client = opened(tmp_path)
     (row,) = rows(client, f"/check/{LONE}.json", "tasks")
     answer = client.get(row["cells"]["candidate"]["href"] + ".json")
@@ -223,7 +222,7 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
 def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for hour, overall in (("03", "passed"), ("05", "improved"), ("04", "regressed")):
-        check._keep_check(results, small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall))
+        small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall).write(results)
     client = opened(tmp_path)
     assert client.get("/check/0123456789ab.json").json()["data"]["check"]["overall"] == "improved"
     assert (
@@ -275,13 +274,13 @@ def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
         return [row["cells"]["verdict"]["value"] for row in rows(client, "/checks.json", "lines")]
 
     assert shown() == []
-    path = check._keep_check(results, small_check(overall="passed"))
+    path = small_check(overall="passed").write(results)
     assert shown() == ["passed"]
     assert "/checks" in links(page(client, "/"))
     version = site.queries.version
     assert shown() == ["passed"]
     assert site.queries.version == version  # nothing was read anew
-    check._keep_check(results, small_check(overall="inconclusive"))
+    small_check(overall="inconclusive").write(results)
     assert shown() == ["inconclusive"]
     path.unlink()
     assert shown() == []
@@ -315,7 +314,7 @@ def damaged() -> Iterator[bytes]:
 
 def test_damaged_files_are_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "checks"
-    check._keep_check(tmp_path / "results", small_check())
+    small_check().write(tmp_path / "results")
     for number, content in enumerate(damaged()):
         (folder / f"broken-{number}.json").write_bytes(content)
     (folder / "folder.json").mkdir()
@@ -405,7 +404,7 @@ def test_one_folder_goes_before_another(tmp_path: Path) -> None:
     from leaderboard.web.site import open_site
 
     for name, overall in (("results", "improved"), ("other", "regressed")):
-        check._keep_check(tmp_path / name, small_check(overall=overall))
+        small_check(overall=overall).write(tmp_path / name)
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "results", tmp_path / "other"))
     with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites()):
         checks = open_site(settings).queries.checks

@@ -15,7 +15,7 @@ from harness.core.errors import ModelError
 from harness.encoder import backbones
 from harness.encoder.backbones import gte, mosaicbert, neobert, nomic_bert
 from harness.encoder.family import Architecture, Config, Family
-from harness.encoder.network.checkpoint import _Loaded, configured, load_network
+from harness.encoder.network.checkpoint import configured, load_network
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
@@ -45,7 +45,7 @@ def family(golden: Golden) -> Family:
     return found
 
 
-def loaded(folder: Path, golden: Golden, *, head: bool = False, prefix: str = "", **changes: Any) -> _Loaded:
+def loaded(folder: Path, golden: Golden, *, head: bool = False, prefix: str = "", **changes: Any) -> Any:
     place = checkpoint(folder, golden, prefix=prefix)
     return load_network(place, family(golden), dtype=torch.float32, head=head, changes=changes)
 
@@ -54,7 +54,7 @@ def given(batch: Golden) -> dict[str, torch.Tensor]:
     return {name: torch.tensor(batch[name]) for name in INPUTS if name in batch}
 
 
-def saved_shape(found: _Loaded, folder: Path) -> Architecture:
+def saved_shape(found: Any, folder: Path) -> Architecture:
     found.model.save_pretrained(folder)
     return configured(folder, None)[1]
 

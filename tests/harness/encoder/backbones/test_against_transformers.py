@@ -16,7 +16,7 @@ from torch import Tensor
 import tiny
 from harness.core.errors import ModelError
 from harness.encoder import backbones
-from harness.encoder.network.checkpoint import _build, _configured_from, load_network
+from harness.encoder.network.checkpoint import load_network
 from tiny_networks import batch, means, texts
 
 LENGTHS = (150, 3, 77, 150, 90, 1)
@@ -150,7 +150,7 @@ def test_rotary_bases_are_read_in_the_old_and_the_new_form(
     content = config(kind, **written)
     family = backbones.family_of(content)
     assert family is not None
-    shape = _configured_from(content, family)[1]
+    shape = tiny.read_config(content, family)[1]
     assert (shape.rotary_theta, shape.rotary_theta_local) == thetas
 
 
@@ -234,9 +234,9 @@ def test_a_size_has_as_many_parameters_as_published(size: str) -> None:
         for entry in backbones.entries().values()
         if entry.family is not None and size in entry.family.sizes
     )
-    config, shape = _configured_from(content, family)
+    config, _ = tiny.read_config(content, family)
     with torch.device("meta"):
-        ours, reference = _build(config, shape, family), AutoModel.from_config(config)
+        ours, reference = tiny.build(content, family), AutoModel.from_config(config)
     counted = sum(p.numel() for p in ours.parameters())
     assert counted == sum(p.numel() for p in reference.parameters())
     assert counted / 1e6 == pytest.approx(PUBLISHED[size], rel=0.01)

@@ -20,7 +20,7 @@ from harness.core.errors import ModelError
 from harness.encoder import backbones
 from harness.encoder.family import Family
 from harness.encoder.folder.description import describe
-from harness.encoder.network.checkpoint import _build, _configured_from, load_network
+from harness.encoder.network.checkpoint import load_network
 from harness.encoder.network.pretrained import EncoderConfig
 from tiny_networks import batch, texts
 
@@ -92,8 +92,8 @@ def _built(family: Family, content: dict[str, Any]) -> tuple[Any, int, int]:
     from transformers import CONFIG_MAPPING, AutoModel
 
     if family.shape is not None:
-        config, shape = _configured_from(content, family)
-        return _build(config, shape, family), shape.hidden_size, shape.num_hidden_layers
+        shape = tiny.read_config(content, family)[1]
+        return tiny.build(content, family), shape.hidden_size, shape.num_hidden_layers
     known = CONFIG_MAPPING[content["model_type"]].from_dict(content)
     return AutoModel.from_config(known), known.hidden_size, known.num_hidden_layers
 

@@ -178,11 +178,9 @@ def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
 
 
 def test_optibert_neo_has_198_million_parameters_beside_the_embedding() -> None:
-    from harness.encoder.network.checkpoint import _build, _configured_from
-
     family = backbones.entries()["optibert"].family
     assert family is not None
     with torch.device("meta"):
-        model = _build(*_configured_from(family.sizes["optibert-neo"], family), family)
+        model = tiny.build(family.sizes["optibert-neo"], family)
     beside = sum(p.numel() for name, p in model.named_parameters() if name != "embeddings.tokens.weight")
     assert beside / 1e6 == pytest.approx(198, abs=0.5)

@@ -14,11 +14,12 @@ import pytest
 
 import fakes
 from harness.core.documents import with_digest
+from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.encoder.folder.content import content_files, content_key, identify
 from harness.encoder.folder.description import describe
 from harness.encoder.folder.modules import LIBRARY, library_class, weight_files
-from harness.plan.models import ModelOptions, _resolve
+from harness.plan.models import ModelOptions, subject
 
 # Which weight files must be there, and which of a hub model's files are fetched
 
@@ -117,7 +118,7 @@ def test_pickles_are_fetched_where_no_safetensors_lie_beside_them(
     info = SimpleNamespace(sha="a" * 40, siblings=[SimpleNamespace(rfilename=name) for name in there])
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
-    _resolve("org/tiny", ModelOptions())
+    subject("org/tiny", Settings(), ModelOptions())
     assert asked == fetched
 
 
@@ -260,15 +261,15 @@ def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], 
 
 def test_a_trained_model_is_called_what_its_document_says(build: Callable[..., Path]) -> None:
     folder = build()
-    plain = _resolve(str(folder), ModelOptions())
+    plain = subject(str(folder), Settings(), ModelOptions()).artifact
     fakes.train(folder)
-    trained = _resolve(str(folder), ModelOptions())
+    trained = subject(str(folder), Settings(), ModelOptions()).artifact
     assert (plain.name, plain.trained) == ("model", False)
     assert (trained.name, trained.trained) == ("tiny-contrast", True)
     assert (trained.key, trained.weights) == (fakes.lineage().key, plain.weights)
     assert trained.slug == f"tiny-contrast-{trained.key[:12]}"
     length(folder)
-    changed = _resolve(str(folder), ModelOptions())
+    changed = subject(str(folder), Settings(), ModelOptions()).artifact
     assert (changed.name, changed.trained) == ("model", False)
 
 

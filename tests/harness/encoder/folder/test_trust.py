@@ -18,7 +18,7 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder.content import content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load
-from harness.plan.models import ModelOptions, _resolve
+from harness.plan.models import ModelOptions, subject
 
 Build = Callable[..., Path]
 Rewrite = Callable[..., None]
@@ -98,9 +98,10 @@ def test_a_tokenizer_of_its_own_is_not_passed_over(
 
 
 def test_the_key_says_whether_own_code_runs(native: Path, bare: Path) -> None:
-    trusted, plain = (_resolve(str(native), ModelOptions(trust_remote_code=t)) for t in (True, False))
-    assert trusted.key != plain.key == content_key(native)[0]
-    assert trusted.weights == plain.weights
+    trusted = subject(str(native), Settings(), ModelOptions(trust_remote_code=True)).artifact
+    key, weights = content_key(native)
+    assert trusted.key != key
+    assert trusted.weights == weights
     assert content_key(bare, trust_remote_code=True) == content_key(bare)
 
 
