@@ -83,6 +83,60 @@ class Part:
         """The same of a share of the difference."""
         return Part(variance=share**2 * self.variance, freedom=self.freedom, third=share**3 * self.third)
 
+    @staticmethod
+    def sum(parts: Sequence[Part]) -> Part:
+        """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
+
+        >>> Part.sum([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
+        Part(variance=2.0, freedom=8.0, third=0.0)
+        """
+        total = sum(part.variance for part in parts)
+        below = sum(part.variance**2 / part.freedom for part in parts)
+        freedom = total**2 / below if below > 0 else stats.LARGE
+        return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
+
+    @staticmethod
+    def of_runs(
+        mine: Sequence[float],
+        theirs: Sequence[float],
+        *,
+        paired: bool,
+        inside: tuple[float, float] = (0.0, 0.0),
+    ) -> Part | None:
+        """What runs add to the difference of their means; None with a single run of each side.
+
+        Two unpaired groups each have a spread of their own (Welch); a single run is as uncertain as those of
+        the other side.
+
+        Args:
+            mine: The scores of one side's runs.
+            theirs: Those of the other side's.
+            paired: Whether the runs pair up, as evaluations with the same seed do.
+            inside: What the variance of each group's runs has of single units, which counts elsewhere.
+
+        >>> round(Part.of_runs([0.5, 0.7], [0.4], paired=False).variance, 9)
+        0.03
+        """
+        if paired and len(mine) == len(theirs) > 1:
+            deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
+            part = _spread_part(deltas, inside[0])
+            return replace(part, variance=part.variance / len(deltas))
+        groups = [(one, own) for one, own in zip((mine, theirs), inside, strict=True) if len(one) > 1]
+        if paired or not groups:
+            return None
+        parts = [_spread_part(group, own) for group, own in groups]
+        if len(parts) == 1:
+            return replace(parts[0], variance=parts[0].variance * (1 / len(mine) + 1 / len(theirs)))
+        means = [
+            replace(part, variance=part.variance / len(runs))
+            for part, runs in zip(parts, (mine, theirs), strict=True)
+        ]
+        found = Part.sum(means)
+        alike = len(mine) == len(
+            theirs
+        )  # Student's test stands unequal spreads where the groups are equal in size
+        return replace(found, freedom=sum(part.freedom for part in means)) if alike else found
+
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
@@ -194,7 +248,7 @@ class Difference(Compared):
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
         inside = self.noise_in_units
-        return None if self.same else _run_part(self.mine, self.theirs, paired=self.paired, inside=inside)
+        return None if self.same else Part.of_runs(self.mine, self.theirs, paired=self.paired, inside=inside)
 
     @property
     def noise(self) -> float | None:
@@ -229,7 +283,7 @@ class Difference(Compared):
             theirs=tuple(theirs.tolist()),
             paired=paired,
             units=candidate.count,
-            examples=_together([*_unit_parts(influences), *rest]),
+            examples=Part.sum([*_unit_parts(influences), *rest]),
             influences=influences,
             rest=tuple(rest),
             noise_in_units=(inside[0], inside[1]),
@@ -263,7 +317,7 @@ class Difference(Compared):
             mine=mean,
             theirs=theirs,
             units=baseline.count,
-            examples=_together(_unit_parts(influences)),
+            examples=Part.sum(_unit_parts(influences)),
             influences=influences,
             noise_in_units=(noise, noise),
         )
@@ -274,18 +328,6 @@ def _typical(own: Floats) -> Floats:
     runs, units = own.shape
     spread = np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=0) / (runs - 1))
     return np.asarray(np.where(np.arange(units) % 2, -spread, spread))
-
-
-def _together(parts: Sequence[Part]) -> Part:
-    """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
-
-    >>> _together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
-    Part(variance=2.0, freedom=8.0, third=0.0)
-    """
-    total = sum(part.variance for part in parts)
-    below = sum(part.variance**2 / part.freedom for part in parts)
-    freedom = total**2 / below if below > 0 else stats.LARGE
-    return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
 
 def _unit_parts(influences: Influences) -> list[Part]:
@@ -416,42 +458,6 @@ def _tied(one: Stratum, other: Stratum) -> np.ndarray:
     return np.asarray((one.predicted == other.predicted).all(axis=(0, 1)))
 
 
-def _run_part(
-    mine: Sequence[float],
-    theirs: Sequence[float],
-    *,
-    paired: bool,
-    inside: tuple[float, float] = (0.0, 0.0),
-) -> Part | None:
-    """The variance that runs add to the difference of their means; None with a single run of each side.
-
-    Two unpaired groups each have a spread of their own; a single run is as uncertain as those of the other
-    side. `inside` is what the variance of each group's runs has of single units, which counts elsewhere.
-
-    >>> round(_run_part([0.5, 0.7], [0.4], paired=False).variance, 9)
-    0.03
-    """
-    if paired and len(mine) == len(theirs) > 1:
-        deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
-        part = _spread_part(deltas, inside[0])
-        return replace(part, variance=part.variance / len(deltas))
-    groups = [(one, own) for one, own in zip((mine, theirs), inside, strict=True) if len(one) > 1]
-    if paired or not groups:
-        return None
-    parts = [_spread_part(group, own) for group, own in groups]
-    if len(parts) == 1:
-        return replace(parts[0], variance=parts[0].variance * (1 / len(mine) + 1 / len(theirs)))
-    means = [
-        replace(part, variance=part.variance / len(runs))
-        for part, runs in zip(parts, (mine, theirs), strict=True)
-    ]
-    found = _together(means)
-    alike = len(mine) == len(
-        theirs
-    )  # Student's test stands unequal spreads where the groups are equal in size
-    return replace(found, freedom=sum(part.freedom for part in means)) if alike else found
-
-
 def _spread_part(runs: Sequence[float], inside: float) -> Part:
     """The variance of single runs, without what it has of single units."""
     return Part(variance=max(variance(runs) - inside, 0.0), freedom=len(runs) - 1)
@@ -524,7 +530,7 @@ def _runs(
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = _together([part.scaled(share) for part, share in parts if part is not None])
+        seeds = Part.sum([part.scaled(share) for part, share in parts if part is not None])
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), seeds
     if not counts:
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), None
@@ -536,7 +542,7 @@ def _runs(
         sum(square * own for square, (own, _) in squares),
         sum(square * own for square, (_, own) in squares),
     )
-    return mine, theirs, _run_part(mine, theirs, paired=paired, inside=inside)
+    return mine, theirs, Part.of_runs(mine, theirs, paired=paired, inside=inside)
 
 
 def _run(
@@ -562,4 +568,4 @@ def _of_mean(shares: Mapping[str, float], ones: Mapping[str, Difference]) -> Par
         for key, found in one.influences.items():
             influences[key] = influences.get(key, 0.0) + share * found
         others += [part.scaled(share) for part in (one.rest if one.influences else (one.examples,))]
-    return _together([*_unit_parts(influences), *others])
+    return Part.sum([*_unit_parts(influences), *others])

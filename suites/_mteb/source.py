@@ -386,15 +386,21 @@ class BuiltSource:
         """Score `encoder` on the loader's data (see harness.core.types.TaskSource)."""
         _require()
         with _quiet():
-            return _run(self._made(task, seed), encoder, task.documents)
+            return _run(self.mteb_task(task, seed=seed), encoder, task.documents)
 
     def corpus(self, task: Task, *, seed: int, data: Path | None) -> list[Any] | None:
         """The texts of the task (see harness.core.types.CorpusSource)."""
         _require()
         with _quiet():
-            return corpus_texts(self._made(task, seed), task.documents)
+            return corpus_texts(self.mteb_task(task, seed=seed), task.documents)
 
-    def _made(self, task: Task, seed: int) -> AbsTask:
+    def mteb_task(self, task: Task, *, seed: int) -> AbsTask:
+        """The task object of mteb that is scored: it holds the loader's content, and nothing has run on it.
+
+        Args:
+            task: The task.
+            seed: The seed of the samples that mteb draws.
+        """
         return _duplicate_of_loaded((task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed))
 
 

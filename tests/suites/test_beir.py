@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import harness
 import tiny
-from fakes import Bags
+from fakes import Bags, quiet
 from harness.cli import invoke
 from harness.commands.data import command
 from harness.core.errors import UsageError
@@ -25,7 +25,6 @@ from harness.plan.catalog import open_suite, open_suites
 from harness.results.scores import Aggregates
 from retrieval_data import lay_retrieval
 from suites._mteb.model import Model
-from suites._mteb.source import _mteb_task, _quiet
 
 LANGUAGES = ["go", "java", "javascript", "php", "python", "ruby"]
 SUITES = {
@@ -190,7 +189,7 @@ class Stock:
 def stock(task: Any, model: Any) -> Any:
     import mteb
 
-    with _quiet():
+    with quiet():
         return mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0].scores
 
 
@@ -263,7 +262,7 @@ def test_models_of_mteb_itself_have_every_metric_on_real_data(
     (record,) = harness.run(model, name, results=tmp_path / "r", data=shared, offline=True).records
     (asked,) = open_suite(name).tasks
     if data == "mbpp":
-        task: Any = _mteb_task(asked, asked.source.loader.content(), seed=42)  # type: ignore[union-attr]
+        task: Any = asked.source.mteb_task(asked, seed=42)  # type: ignore[union-attr]
     else:
         task = task_of("SciFact", shared / "mteb" / "scifact", eval_splits=["test"])
     (theirs,) = stock(task, stock_model(model))["test"]

@@ -6,7 +6,9 @@ import hashlib
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,14 @@ def artifact(folder: Path, key: str = "a" * 64, name: str = "tiny", revision: st
 
 def encoding(**fields: object) -> Encoding:
     return Encoding(**{"pooling": "mean", "normalize": True, "max_length": 128, **fields})  # type: ignore[arg-type]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without mteb's warnings; its log lines and bars go to stderr, which pytest holds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def record(

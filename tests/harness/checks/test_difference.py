@@ -20,8 +20,6 @@ from harness.checks.difference import (
     MeanDifference,
     Part,
     Uncertainty,
-    _run_part,
-    _together,
 )
 from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite
@@ -139,7 +137,7 @@ def test_strata_are_drawn_on_their_own_and_weigh_as_their_shares() -> None:
 
 def test_runs_that_are_not_paired_are_those_of_welch() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.52, 0.60, 0.47, 0.49, 0.58]
-    part = _run_part(mine, theirs, paired=False)
+    part = Part.of_runs(mine, theirs, paired=False)
     test = scipy.stats.ttest_ind(mine, theirs, equal_var=False)
     assert part is not None
     assert part.freedom == pytest.approx(test.df)
@@ -149,7 +147,7 @@ def test_runs_that_are_not_paired_are_those_of_welch() -> None:
 
 def test_paired_runs_are_those_of_the_paired_test() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.50, 0.53, 0.51]
-    part = _run_part(mine, theirs, paired=True)
+    part = Part.of_runs(mine, theirs, paired=True)
     test = scipy.stats.ttest_rel(mine, theirs)
     assert part is not None
     assert part.freedom == test.df == 2
@@ -159,22 +157,22 @@ def test_paired_runs_are_those_of_the_paired_test() -> None:
 def test_a_single_run_is_as_uncertain_as_those_of_the_other_side() -> None:
     theirs = [0.5, 0.6, 0.7]
     for mine, others in (([0.4], theirs), (theirs, [0.4])):
-        part = _run_part(mine, others, paired=False)
+        part = Part.of_runs(mine, others, paired=False)
         assert part is not None
         assert part.variance == pytest.approx(0.01 * (1 + 1 / 3))
         assert part.freedom == 2
-    assert _run_part([0.4], [0.5], paired=False) is None
+    assert Part.of_runs([0.4], [0.5], paired=False) is None
 
 
 def test_runs_without_spread_add_nothing() -> None:
-    assert _run_part([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=2)
-    assert _run_part([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
+    assert Part.of_runs([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=2)
+    assert Part.of_runs([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
 
 
 def test_parts_add_up_with_the_freedom_of_welch_and_satterthwaite() -> None:
-    found = _together([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
+    found = Part.sum([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
     assert found == Part(variance=3.0, freedom=pytest.approx(9 / (4 / 10 + 1 / 2)))
-    assert _together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
+    assert Part.sum([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
         5
     )
 
@@ -186,7 +184,7 @@ def test_runs_are_a_level_above_the_units() -> None:
     shifts = (0.05, -0.03, 0.01), (0.0, 0.02, -0.04)
     mine, theirs = (means(*(hard + s for s in side)) for side in shifts)
     found = compared(mine, theirs)
-    expected = _run_part(
+    expected = Part.of_runs(
         [hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]], paired=False
     )
     assert found.examples.variance < 1e-8
@@ -205,7 +203,7 @@ def test_what_runs_do_on_single_units_counts_once() -> None:
     claimed = np.mean([one.total.variance for one in trials])
     assert true == pytest.approx(2 * 0.3**2 / 5 / 400, rel=0.2)
     assert claimed == pytest.approx(true, rel=0.4)
-    assert np.mean([_run_part(one.mine, one.theirs, paired=False).variance for one in trials]) > 0.8 * true  # type: ignore[union-attr]
+    assert np.mean([Part.of_runs(one.mine, one.theirs, paired=False).variance for one in trials]) > 0.8 * true  # type: ignore[union-attr]
 
 
 # The same units in several places
@@ -333,7 +331,7 @@ def test_far_bounds_of_few_runs_hold_the_truth_as_often_as_they_say() -> None:
     at = rng.integers(trials, size=20)
     for one in at:
         mine, theirs = runs[0, :, one].tolist(), runs[1, :, one].tolist()
-        part = _run_part(mine, theirs, paired=False)
+        part = Part.of_runs(mine, theirs, paired=False)
         assert part is not None
         both = Uncertainty(parts=(Part(variance=0.005**2, freedom=1e9), part))
         assert both.reach(1 - level) == pytest.approx(reach[one], rel=1e-4)

@@ -12,8 +12,8 @@ import scipy.stats
 
 from fakes import record, task
 from harness.checks.record_units import ScoredRecord
-from harness.jobs.jobs import _examples_bytes, _examples_part
-from harness.storage.record import Record
+from harness.jobs.jobs import record_output
+from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
 
 FOLDER = "tiny-aaaaaaaaaaaa"
@@ -33,15 +33,13 @@ def made(count: int = 30) -> tuple[Record, bytes]:
         "gold": [str(one) for one in gold.tolist()],
         "metric": [None] * count,
     }
-    content = _examples_bytes(columns)
-    assert content is not None
     score = float(scipy.stats.spearmanr(gold, predicted).statistic)
     one = record(task(), score, packages={"torch": "2"}, device={"name": "cpu"})
     told = {
         "scores": {"test": {"default": {"cosine_spearman": score}}},
-        "examples": _examples_part(columns, content),
     }
-    return one.model_copy(update=told), content
+    output = record_output(one.model_copy(update=told), columns)
+    return RECORDS.parse(output["record"].decode(), where="made"), output["examples"]
 
 
 @pytest.fixture

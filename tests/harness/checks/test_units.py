@@ -14,7 +14,7 @@ import sklearn.metrics
 
 from harness.checks.record_units import Parts, _NotTestableError, _read_examples, _units_of
 from harness.checks.units import Units
-from harness.jobs.jobs import _examples_bytes
+from harness.jobs.jobs import record_output
 from harness.storage.record import ModelPart, Record, TaskPart
 
 Line = tuple[str, str, str, int, Any, Any, float | None]
@@ -52,10 +52,11 @@ def taken(tmp_path: Path) -> Write:
         **identity: Any,
     ) -> Units:
         path = tmp_path / "x.examples.parquet"
-        content = _examples_bytes({name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)})
-        path.write_bytes(content or b"")
+        columns = {name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)}
         told = scores if scores is not None else {"test": {"default": {raw or metric: score}}}
-        return _units_of(record(kind, metric, told, score, **identity), path, parts)
+        scored = record(kind, metric, told, score, **identity)
+        path.write_bytes(record_output(scored, columns)["examples"])
+        return _units_of(scored, path, parts)
 
     return go
 

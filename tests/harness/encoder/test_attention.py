@@ -12,9 +12,13 @@ from harness.core.errors import UsageError
 from harness.encoder import attention
 from harness.encoder.attention import BACKENDS, Needs, Sdpa, _Blocks, _spans, choose
 from harness.encoder.family import Architecture
-from harness.encoder.network.layers import _slopes
+from harness.encoder.network.model import EncoderModel
+from harness.encoder.network.pretrained import EncoderConfig
 
 CPU = torch.device("cpu")
+SLOPES = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8)
+"""Those of the ALiBi paper for four heads."""
+
 LENGTHS = (150, 97, 97, 70, 33, 12, 10, 9, 1, 1)
 EQUAL = (40, 40, 40)
 WINDOWS = (None, 0, 3, 20, 200)
@@ -41,7 +45,7 @@ def test_sdpa_computes_attention(alibi: bool, groups: int, some: bool) -> None:
         packed = plain_attention.tokens(lengths, groups=groups)
         seen = plain_attention.partly(lengths) if some else None
         for window in WINDOWS:
-            needs = Needs(window=window, slopes=_slopes(4) if alibi else None, partly=some, head_dim=8)
+            needs = Needs(window=window, slopes=SLOPES if alibi else None, partly=some, head_dim=8)
             expected = plain_attention.attend(*packed, lengths, seen, needs)
             with torch.no_grad():
                 found = run("sdpa", lengths, needs, seen, *packed)
@@ -51,7 +55,7 @@ def test_sdpa_computes_attention(alibi: bool, groups: int, some: bool) -> None:
 @pytest.mark.parametrize("some", [False, True])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_sdpa_gives_the_gradients_of_attention(window: int | None, some: bool) -> None:
-    needs = Needs(window=window, slopes=_slopes(4) if window is None else None, partly=some)
+    needs = Needs(window=window, slopes=SLOPES if window is None else None, partly=some)
     seen = plain_attention.partly(LENGTHS, 0.3) if some else None
     packed = [t.requires_grad_() for t in plain_attention.tokens(LENGTHS, groups=2)]
     weights = plain_attention.tokens(LENGTHS, seed=1)[0]
@@ -64,7 +68,7 @@ def test_sdpa_gives_the_gradients_of_attention(window: int | None, some: bool) -
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2)])
-@pytest.mark.parametrize("needs", [Needs(), Needs(window=20), Needs(slopes=_slopes(4))])
+@pytest.mark.parametrize("needs", [Needs(), Needs(window=20), Needs(slopes=SLOPES)])
 def test_sdpa_keeps_the_dtype(dtype: torch.dtype, tolerance: float, needs: Needs) -> None:
     packed = [t.to(dtype) for t in plain_attention.tokens(LENGTHS)]
     found = run("sdpa", LENGTHS, needs, None, *packed)
@@ -87,7 +91,7 @@ def test_a_token_that_sees_nothing_gets_zeros(window: int | None) -> None:
     torch.testing.assert_close(found[last], packed[2][last])
 
 
-@pytest.mark.parametrize("needs", [Needs(), Needs(window=5), Needs(slopes=_slopes(4))])
+@pytest.mark.parametrize("needs", [Needs(), Needs(window=5), Needs(slopes=SLOPES)])
 def test_a_broken_text_does_not_reach_the_others(needs: Needs) -> None:
     lengths = (12, 11, 10, 9)
     packed = plain_attention.tokens(lengths)
@@ -132,7 +136,7 @@ def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     ("asked", "needs", "reason"),
     [
         ("varlen", Needs(), "it needs a GPU"),
-        ("varlen", Needs(slopes=_slopes(4)), "it knows no ALiBi"),
+        ("varlen", Needs(slopes=SLOPES), "it knows no ALiBi"),
     ],
 )
 def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, reason: str) -> None:
@@ -163,9 +167,9 @@ def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPa
         (Needs(head_dim=12), torch.bfloat16, "sdpa"),
         (Needs(head_dim=512), torch.bfloat16, "sdpa"),
         (Needs(), torch.float32, "sdpa"),
-        (Needs(slopes=_slopes(4)), torch.bfloat16, "sdpa"),
-        (Needs(slopes=_slopes(4), dropout=0.1), torch.bfloat16, "sdpa"),
-        (Needs(slopes=_slopes(4), head_dim=8), torch.bfloat16, "sdpa"),
+        (Needs(slopes=SLOPES), torch.bfloat16, "sdpa"),
+        (Needs(slopes=SLOPES, dropout=0.1), torch.bfloat16, "sdpa"),
+        (Needs(slopes=SLOPES, head_dim=8), torch.bfloat16, "sdpa"),
     ],
 )
 def test_what_runs_on_a_gpu_without_flash_attn(
@@ -180,7 +184,7 @@ def test_what_runs_on_a_gpu_without_flash_attn(
 def test_flash_attn_brings_dropout_and_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
     monkeypatch.setattr(attention, "_missing", lambda: None)
-    for needs in (Needs(dropout=0.1), Needs(slopes=_slopes(4))):
+    for needs in (Needs(dropout=0.1), Needs(slopes=SLOPES)):
         assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 
 
@@ -255,5 +259,9 @@ def test_autocast_runs_in_half_precision_and_stays_near(changes: dict[str, Any])
 
 
 def test_slopes_are_those_of_the_paper() -> None:
-    assert _slopes(8) == tuple(2.0 ** -(n + 1) for n in range(8))
-    assert _slopes(12) == (*_slopes(8), *(2.0 ** -(n + 0.5) for n in range(4)))
+    eight = tuple(2.0 ** -(n + 1) for n in range(8))
+    for heads, slopes in ((8, eight), (12, (*eight, *(2.0 ** -(n + 0.5) for n in range(4))))):
+        same = {"num_attention_heads": heads, "num_key_value_heads": heads}
+        shape = small(positions="alibi", hidden_size=8 * heads, **same)
+        model = EncoderModel(EncoderConfig.of(shape), shape)
+        assert {one.slopes for one in model.modules() if hasattr(one, "slopes")} == {slopes}

@@ -60,7 +60,7 @@ def test_without_a_second_load_that_check_is_left_out(bare: Path, loaded: Loaded
     assert "reload" not in check_encoder(loaded(bare)).checks
 
 
-def only_failure(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> sanity._Failure:
+def only_failure(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> Any:
     report = check_encoder(encoder, reload)
     with pytest.raises(ModelError) as caught:
         require_sane(report)

@@ -251,11 +251,12 @@ def test_a_name_that_is_no_files_opens_nothing(name: str) -> None:
 def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A folder with files that are suites of ours in `ours/`, and a distribution "rival" that brings more."""
     (tmp_path / "ours").mkdir()
-    monkeypatch.setattr(suites, "__path__", [*suites.__path__, str(tmp_path / "ours")])
+    suites.__path__.append(str(tmp_path / "ours"))
     monkeypatch.syspath_prepend(tmp_path)
     for one in (catalog.suites, _files):
         one.cache_clear()
     yield tmp_path
+    suites.__path__.remove(str(tmp_path / "ours"))
     for one in (catalog.suites, _files):
         one.cache_clear()
 
@@ -315,13 +316,16 @@ def test_an_entry_that_does_not_load_is_one_line_and_the_others_are_listed(
 
 
 def test_a_model_that_a_broken_family_may_hold_is_not_loaded_as_another(
-    plugins: Path, monkeypatch: pytest.MonkeyPatch
+    plugins: Path,
 ) -> None:
-    monkeypatch.setattr(backbones, "__path__", [*backbones.__path__, str(plugins / "ours")])
+    backbones.__path__.append(str(plugins / "ours"))
     (plugins / "ours" / "aaa.py").write_text("BACKBONE = (\n")
-    assert backbones.family_of({"model_type": "bert"}) is not None
-    with pytest.raises(UsageError, match=r"aaa\.py, line 1, does not load"):
-        backbones.family_of({"model_type": "mine"})
+    try:
+        assert backbones.family_of({"model_type": "bert"}) is not None
+        with pytest.raises(UsageError, match=r"aaa\.py, line 1, does not load"):
+            backbones.family_of({"model_type": "mine"})
+    finally:
+        backbones.__path__.remove(str(plugins / "ours"))
 
 
 @pytest.mark.parametrize("registry", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES])

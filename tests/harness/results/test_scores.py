@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from rich.console import Console
 
 from fakes import artifact
+from fakes import record as fake_record
 from fakes import task as fake_task
 from harness.core.identity import digest, task_identity
 from harness.core.lineage import Lineage, ParentPart, SweepPart
 from harness.core.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
 from harness.driver.report.suite import aggregates_json, mean_text, means_lines
 from harness.driver.report.trained import print_trained_result, trained_result_json
-from harness.jobs.jobs import _examples_bytes, model_part, task_part
+from harness.jobs.jobs import model_part, record_output, task_part
 from harness.plan import catalog
 from harness.results.results import suite_views
 from harness.results.scores import (
@@ -28,7 +30,6 @@ from harness.results.scores import (
     Aggregates,
     TrainedResult,
     Untouched,
-    _predictions,
 )
 from harness.results.stats import Interval
 from harness.storage.record import Record
@@ -310,16 +311,16 @@ def record(
 def files(tmp_path: Path) -> Mapping[str, Path]:
     made = {}
     for name, splits, right in (("One", ("dev",), 0.8), ("Two", ("m", "mm"), 0.7)):
-        content = _examples_bytes(drawn(splits, right))
-        assert content is not None
         made[name] = tmp_path / f"{name}.parquet"
-        made[name].write_bytes(content)
+        output = record_output(fake_record(fake_task(name), right), drawn(splits, right))
+        output = record_output(fake_record(fake_task(name), right), drawn(splits, right))
+        made[name].write_bytes(output["examples"])
     return made
 
 
 def accuracy(path: Path, split: str) -> float:
-    found = _predictions(path)[split]
-    return float((found.predicted == found.gold).mean())
+    lines = [line for line in parquet.read_table(path).to_pylist() if line["split"] == split]
+    return float(np.mean([line["prediction"] == line["gold"] for line in lines]))
 
 
 def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import tiny
 from blocked import BLOCK
+from fakes import quiet
 from harness.core.encoding import Ranking
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import encoding_identity
@@ -26,7 +27,7 @@ from harness.plan.request import Request
 from harness.search.bm25 import STOP_WORDS, bm25, ranking_text
 from retrieval_data import lay_own
 from suites._content import Content, Document, Query, Retrieval
-from suites._mteb.source import BuiltSource, _mteb_task, _quiet, _run
+from suites._mteb.source import BuiltSource, _run
 
 # What a user types
 
@@ -102,6 +103,16 @@ def test_what_cannot_be_used_is_named(typed: str, told: str) -> None:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """A loader of a given content; equal contents alone are equal."""
+
+    held: Content
+
+    def content(self) -> Content:
+        return self.held
+
+
+@dataclass(frozen=True)
 class Loader:
     def content(self) -> Content:
         return CONTENT
@@ -157,10 +168,12 @@ def searched(
         roles=SIDES,
     )
     content = made(language)
-    with _quiet():
+    with quiet():
         untitled = tuple(replace(d, title="") for d in content.documents)
         theirs_of = content if titles else replace(content, documents=untitled)
-        own, stock = (_mteb_task(task, of, seed=42) for of in (content, theirs_of))
+        own = BuiltSource(loader=Holder(content)).mteb_task(task, seed=42)
+        other = replace(task, data=Data(content=f"{language}, titles {titles}"))
+        stock = BuiltSource(loader=Holder(theirs_of)).mteb_task(other, seed=42)
         for one in (own, stock):
             one.metadata = one.metadata.model_copy(update={"eval_langs": [f"{language}-Latn"]})
             if candidates:

@@ -90,7 +90,9 @@ def put(place: LeasePlace, key: str, **process: object) -> bytes:
 
 def dead_process() -> Process:
     ended = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process = replace(Process.current(), pid=ended.pid, start=leases._start(ended.pid) or 0)
+    # Field 22 of proc_pid_stat(5), behind the name of the program.
+    start = int(Path(f"/proc/{ended.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    process = replace(Process.current(), pid=ended.pid, start=start)
     ended.communicate()
     return process
 
@@ -285,11 +287,11 @@ def test_a_process_is_dead_only_beyond_doubt(changed: dict[str, object], alive: 
 def test_a_container_that_shares_the_name_and_the_kernel_is_another_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here, links = leases._host(), os.readlink
+    here, links = Process.current().host, os.readlink
     monkeypatch.setattr(os, "readlink", lambda p: "pid:[1]" if p == "/proc/self/ns/pid" else links(p))
-    assert leases._host() not in ("", here)
+    assert Process.current().host not in ("", here)
     monkeypatch.setattr(os, "readlink", lambda p: "7" if p == "/proc/self" else links(p))
-    assert leases._host() == "", "/proc is that of other processes"
+    assert Process.current().host == "", "/proc is that of other processes"
 
 
 # What holding costs

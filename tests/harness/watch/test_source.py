@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCKER
 from harness.core.errors import ModelError, UsageError
-from harness.watch.source import _condition, _HubSilent, _step_of, _unfinished, open_source
+from harness.watch.source import Checkpoint, open_source
 from harness.watch.watch import scan_source
 
 # Folders and refs
@@ -129,10 +129,10 @@ def test_what_the_hub_does_not_have_and_a_silent_hub_are_two_things(refs: Refs) 
     refs(error=RepositoryNotFoundError("no", response=response))
     with pytest.raises(ModelError, match="no model org/name") as missing:
         scan_source("org/name")
-    assert not isinstance(missing.value, _HubSilent)
     refs(error=httpx.ConnectError("refused"))
-    with pytest.raises(_HubSilent, match="refused"):
+    with pytest.raises(ModelError, match="refused") as silent:
         scan_source("org/name")
+    assert type(silent.value) is not type(missing.value), "a watch asks again where the hub is silent"
 
 
 # Steps
@@ -175,35 +175,42 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("name", "step"), STEPS.items())
-def test_the_step_of_a_name(name: str, step: int | None) -> None:
-    assert _step_of(name) == step
+def test_the_step_of_a_name(refs: Refs, name: str, step: int | None) -> None:
+    refs(ref(name, "a"))
+    found = scan_source("org/name")
+    assert [one.checkpoint.step for one in found.new] == ([] if step is None else [step])
+    assert [one.reason for one in found.skipped] == (["no step in its name"] if step is None else [])
 
 
 @pytest.mark.parametrize("name", ["tmp-checkpoint-1000", ".step5", "step5.tmp", "_step5", "step5.incomplete"])
-def test_names_of_what_is_being_written(name: str) -> None:
-    assert _unfinished(name)
-
-
-def test_other_names_are_finished() -> None:
-    assert not any(map(_unfinished, STEPS))
+def test_names_of_what_is_being_written(refs: Refs, name: str) -> None:
+    refs(ref(name, "a"))
+    found = scan_source("org/name")
+    assert [one.reason for one in found.skipped] == ["a name for what is being written"]
+    assert found.new == ()
 
 
 # Whole or not yet
 
 
+def condition(folder: Path, *, settle: float) -> Any:
+    one = Checkpoint(step=1, name=folder.name, model=str(folder), folder=folder)
+    return open_source(str(folder.parent)).condition(one, settle=settle, own_code=False)
+
+
 def problem(folder: Path) -> str:
-    return _condition(folder, settle=0).problem
+    return str(condition(folder, settle=0).problem)
 
 
 def test_a_whole_checkpoint_has_a_stamp_that_its_weights_change(write: Write) -> None:
     folder = write("checkpoint-1")
-    first = _condition(folder, settle=0)
+    first = condition(folder, settle=0)
     assert (first.problem, bool(first.stamp)) == ("", True)
     (folder / "trainer_state.json").write_text("{}")
-    assert _condition(folder, settle=0).stamp == first.stamp
+    assert condition(folder, settle=0).stamp == first.stamp
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes())
-    assert _condition(folder, settle=0).stamp != first.stamp
+    assert condition(folder, settle=0).stamp != first.stamp
 
 
 @pytest.mark.parametrize("left", [0, 4, 100, -1])
@@ -281,7 +288,7 @@ def test_a_zip_of_torchs_is_read_to_its_directory(write: Write) -> None:
 def test_a_checkpoint_must_lie_still(write: Write) -> None:
     folder = write("checkpoint-1")
     (folder / "optimizer.pt").write_bytes(b"x")
-    found = _condition(folder, settle=30)
+    found = condition(folder, settle=30)
     assert found.problem == "it changed 0 s ago"
     assert 25 < found.settles <= 30
     assert found.stamp == ""

@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.documents import with_digest
 from harness.core.identity import digest, evaluation_identity
-from harness.jobs.jobs import _examples_bytes
+from harness.jobs.jobs import record_output
 from harness.results.results import condition_of, suite_views
 from harness.results.scores import TrainedResult
 from harness.search.bm25 import bm25
@@ -263,9 +263,7 @@ def drawn(right: float, examples: int = 60) -> bytes:
         "prediction": said.astype(float).tolist(), "gold": gold.astype(float).tolist(),
         "metric": (said == gold).astype(float).tolist(),
     }  # fmt: skip
-    content = _examples_bytes(columns)
-    assert content is not None
-    return content
+    return record_output(trained(measured_model("m"), "RTE", right), columns)["examples"]
 
 
 def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:

@@ -85,9 +85,12 @@ def test_the_nearest_names_are_told() -> None:
     assert missing("suite", "other", map(str, range(100, 200)), then="Look there.").hint == "Look there."
 
 
-def test_a_page_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_page_that_does_not_load_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "licences.py").write_text('"""Entries by licence."""\nPAGES = None +\n')
-    monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
-    with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:
-        page_routes()
+    pages.__path__.append(str(tmp_path))
+    try:
+        with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:
+            page_routes()
+    finally:
+        pages.__path__.remove(str(tmp_path))
     assert "\n" not in str(wrong.value)

@@ -10,20 +10,17 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
+from suites._code import tasks
 from suites._code.functions import Function, distinct
 from suites._code.languages import python_version
 from suites._code.source_folder import SourceFolder
 from suites._code.tasks import (
     CORPUS,
     Tasks,
-    _classification,
-    _clustering,
-    _docstring_topics,
-    _hidden_search,
-    _plain_search,
     function_tasks,
 )
 from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
@@ -44,10 +41,36 @@ def made(label: str, number: int, *, docstring: str | None = None) -> Function:
     )
 
 
+def plain_search(functions: Sequence[Function]) -> Any:
+    return function_tasks("python", functions).contents["CodeSearch.named"]
+
+
+def hidden_search(functions: Sequence[Function]) -> tuple[Any, str]:
+    """The task, and the words on its functions."""
+    found = function_tasks("python", functions)
+    return found.contents["CodeSearch"], found.notes[0].removeprefix("Python: code search has ")
+
+
+def topic_tasks(functions: Sequence[Function]) -> tuple[Any, Any]:
+    """The classification and the clustering, however few texts there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "MIN_TEXTS", 1)
+        found = function_tasks("python", functions).contents
+    return found["DocstringClassification"], found["DocstringClustering"]
+
+
+def classification(functions: Sequence[Function]) -> Any:
+    return topic_tasks(functions)[0]
+
+
+def clustering(functions: Sequence[Function]) -> Any:
+    return topic_tasks(functions)[1]
+
+
 def test_plain_search_pairs_each_docstring_with_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
     limits(monkeypatch, queries=15, plain=30)
     functions = [made("m", n) for n in range(40)]
-    data = _plain_search(functions)
+    data = plain_search(functions)
     assert (len(data.queries), len(data.documents)) == (15, 30)
     codes = {d.id: d.text for d in data.documents}
     source = {f.docstring: f.code for f in functions}
@@ -69,20 +92,20 @@ def limits(
 def test_samples_do_not_depend_on_the_order_and_grow_by_adding(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = [made("m", n) for n in range(40)]
     limits(monkeypatch, queries=10, plain=12, corpus=15)
-    small, hidden = _plain_search(functions), _hidden_search(functions, [])[0]
-    assert _plain_search(functions[::-1]) == small
-    assert _hidden_search(functions[::-1], [])[0] == hidden
+    small, hidden = plain_search(functions), hidden_search(functions)[0]
+    assert plain_search(functions[::-1]) == small
+    assert hidden_search(functions[::-1])[0] == hidden
     limits(monkeypatch, queries=20, plain=24, corpus=30)
-    large = _plain_search(functions)
+    large = plain_search(functions)
     assert large.queries[:10] == small.queries
     assert large.documents[:12] == small.documents
     assert [q.id for q in large.queries] != sorted(q.id for q in large.queries)
-    assert {d.id for d in hidden.documents} <= {d.id for d in _hidden_search(functions, [])[0].documents}
+    assert {d.id for d in hidden.documents} <= {d.id for d in hidden_search(functions)[0].documents}
 
 
 def test_functions_without_documentation_are_distractors_and_no_name_is_told() -> None:
     documented, bare = [made("m", n) for n in range(10)], [made("n", n, docstring="") for n in range(5)]
-    data, said = _hidden_search(documented, bare)
+    data, said = hidden_search([*documented, *bare])
     assert {d.id for d in data.documents} == {f.id for f in (*documented, *bare)}
     assert {q.text for q in data.queries} == {f.docstring for f in documented}
     assert {q: [*grades] for q, grades in data.qrels.items()} == {
@@ -106,7 +129,7 @@ def test_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     long = Function(name="long", module="n", docstring="", code="x" * 1501)
     bare = [made("o", n, docstring="") for n in range(5)]
-    data, said = _hidden_search([*documented, near[1]], [*same, near[0], long, *bare])
+    data, said = hidden_search([*documented, near[1], *same, near[0], long, *bare])
     assert len(data.queries) == 10
     assert not {f.id for f in (*same, near[0], long)} & {d.id for d in data.documents}
     assert said == (
@@ -160,7 +183,7 @@ def test_a_sync_and_an_async_twin_are_near_duplicates_and_two_getters_are_not() 
 def test_long_functions_are_left_out() -> None:
     long = Function(name="long", module="m", docstring="A long one indeed.", code="x" * 1501)
     fits = Function(name="fits", module="m", docstring="Just fits in here.", code="x" * 1500)
-    ids = {d.id for d in _plain_search([made("m", n) for n in range(10)] + [long, fits]).documents}
+    ids = {d.id for d in plain_search([made("m", n) for n in range(10)] + [long, fits]).documents}
     assert "m:fits" in ids
     assert "m:long" not in ids
 
@@ -199,34 +222,33 @@ def test_labels_are_offered_from_400_docstrings_on() -> None:
 
 def test_labels_of_a_repository_are_its_subpackages() -> None:
     functions = [made(f"src.pkg.part{label}.m{n}", n) for label in range(8) for n in range(24)]
-    topics = _docstring_topics(functions)
-    assert {*topics} == {f"src.pkg.part{n}" for n in range(8)}
-    assert {row.label for row in _classification(topics).test} == {*topics}
-    assert {row.label for row in _clustering(topics).rows} == {*topics}
+    topics = {f"src.pkg.part{n}" for n in range(8)}
+    assert {row.label for row in classification(functions).test} == topics
+    assert {row.label for row in clustering(functions).rows} == topics
 
 
 def test_classification_splits_each_label_without_overlap() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
     functions += [made("rare", n) for n in range(19)]
-    data = _classification(_docstring_topics(functions))
+    data = classification(functions)
     assert Counter(r.label for r in data.train) == {"big": 16, "small": 10}
     assert Counter(r.label for r in data.test) == {"big": 50, "small": 10}
     assert not {r.text for r in data.train} & {r.text for r in data.test}
     for row in (*data.train, *data.test):
         assert row.text.endswith(f"of {row.label}.")
-    assert _classification(_docstring_topics(functions[::-1])) == data
+    assert classification(functions[::-1]) == data
 
 
 def test_clustering_caps_each_label_and_mixes_them() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
-    labels = [r.label for r in _clustering(_docstring_topics(functions)).rows]
+    labels = [r.label for r in clustering(functions).rows]
     assert Counter(labels) == {"big": 50, "small": 20}
     assert labels not in (sorted(labels), sorted(labels, reverse=True))
 
 
 def test_at_most_the_twenty_largest_labels_are_used() -> None:
     functions = [made(f"m{label:02}", n) for label in range(25) for n in range(20 + label)]
-    labels = {r.label for r in _clustering(_docstring_topics(functions)).rows}
+    labels = {r.label for r in clustering(functions).rows}
     assert labels == {f"m{label:02}" for label in range(5, 25)}
 
 

@@ -20,7 +20,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
-from fakes import TOPICS, Bags, artifact, encoding, record, table
+from fakes import TOPICS, Bags, artifact, encoding, quiet, record, table
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import task_identity
@@ -34,7 +34,7 @@ from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, 
 from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import _per_query
 from suites._mteb.model import Model, _document_texts, corpus_texts
-from suites._mteb.source import BuiltSource, MtebSource, _mteb_task, _quiet, _run
+from suites._mteb.source import BuiltSource, MtebSource, _quiet, _run
 from suites._mteb.tasks import benchmark_or_task
 
 # Suites
@@ -165,8 +165,8 @@ def test_scores_are_those_of_stock_mteb(kind: str) -> None:
         def encode(self, inputs: Any, **_: Any) -> np.ndarray:
             return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
 
-    with _quiet():
-        made = _mteb_task(task(kind), CONTENTS[kind], seed=42)
+    with quiet():
+        made = BuiltSource(loader=Given(kind)).mteb_task(task(kind), seed=42)
         stock = mteb.evaluate(Stock(), made, cache=None, show_progress_bar=False)  # type: ignore[arg-type]
     found = outcome(kind)
     assert stock.task_results[0].get_score() == pytest.approx(found.main_score, abs=1e-6)
@@ -242,8 +242,8 @@ def keep(of: Task, found: Outcome, results: Path, key: str = "a" * 64, **setting
 def test_a_reranking_run_has_all_candidates() -> None:
     names = [d.id for d in CONTENTS["Equal documents"].documents]  # type: ignore[union-attr]
     asked = task("Equal documents")
-    with _quiet():
-        made: Any = _mteb_task(asked, CONTENTS["Equal documents"], seed=42)
+    with quiet():
+        made: Any = BuiltSource(loader=Given("Equal documents")).mteb_task(asked, seed=42)
         made.dataset["default"]["test"]["top_ranked"] = {f"q{i}": names[i : i + 150] for i in range(5)}
         found = _run(made, Bags())
     assert Counter(found.run["query_id"]) == dict.fromkeys([f"q{i}" for i in range(5)], 150)
@@ -484,7 +484,7 @@ def test_documents_read_as_mteb_reads_them(titles: bool) -> None:
     if titles:
         lines = [{**line, "title": title} for line, title in zip(lines, ["T", "", "U "], strict=True)]
     corpus = Dataset.from_list(lines)
-    with _quiet():
+    with quiet():
         assert _document_texts(corpus) == _retrieval_texts(corpus, PromptType.document)
 
 
@@ -722,7 +722,7 @@ def test_too_many_lines_are_not_made_and_the_score_stays(
     monkeypatch.setattr(
         AbsTask, "_save_task_predictions", lambda _, *a, **k: wrote.append(1) or save(*a, **k)
     )
-    with _quiet():
+    with quiet():
         found = _run(task, Bags())
     assert found.main_score == 1
     assert (found.examples, found.notes) == ({}, ("No per-example results: there are more than 17.",))
@@ -735,7 +735,7 @@ def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch
 
     data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
     monkeypatch.setattr(examples, "_bitext", broken)
-    with _quiet():
+    with quiet():
         found = _run(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
     assert (found.main_score, found.examples) == (1, {})
     assert found.notes == ("No per-example results: ValueError: the draws do not fit",)

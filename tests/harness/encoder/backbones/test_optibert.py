@@ -21,7 +21,7 @@ from harness.core.encoding import Settings
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder import backbones
-from harness.encoder.backbones.optibert import _inside, convert
+from harness.encoder.backbones.optibert import convert
 from harness.encoder.folder.content import content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load
@@ -173,8 +173,12 @@ def test_a_checkpoint_of_another_model_of_linguas_is_none_of_optiberts(tmp_path:
 
 @pytest.mark.parametrize("width", [256, 512, 768, 1024, 1088])
 def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
-    assert _inside({"dim": width}) == 256 * math.ceil(2 / 3 * 4 * width / 256)
-    assert _inside({"dim": width, "multiple_of": 32, "ffn_dim_multiplier": 1.5}) % 32 == 0
+    family = backbones.entries()["optibert"].family
+    assert family is not None
+    config = {"dim": width, "n_heads": 8, "n_layers": 1, "vocab_size": 100}
+    assert family.architecture(config).intermediate_size == 256 * math.ceil(2 / 3 * 4 * width / 256)
+    other = family.architecture({**config, "multiple_of": 32, "ffn_dim_multiplier": 1.5})
+    assert other.intermediate_size % 32 == 0
 
 
 def test_optibert_neo_has_198_million_parameters_beside_the_embedding() -> None:
