@@ -4,9 +4,9 @@
 
 Each command runs as `python -m harness` with the checkout first on the path, in a scratch folder that is made
 anew for each checkout, so that paths in outputs are equal. WRITERS measure and train, from generated data and
-tiny models. READERS plan, show, export and are misused; they begin, for both checkouts, with what the writers of
-OLD have left, so that even times in tables and on pages are equal. Compared are exit codes, outputs, and all
-files outside of APART. Needs no network. Ends with 0 if all is equal, else with 1.
+tiny models. READERS plan, show, export and are misused; they begin, for both checkouts, with what the writers
+of OLD have left, so that even times in tables and on pages are equal. Compared are exit codes, outputs,
+and all files outside of APART. Needs no network. Ends with 0 if all is equal, else with 1.
 """
 
 from __future__ import annotations
