@@ -132,9 +132,8 @@ class Part:
             for part, runs in zip(parts, (mine, theirs), strict=True)
         ]
         found = Part.sum(means)
-        alike = len(mine) == len(
-            theirs
-        )  # Student's test stands unequal spreads where the groups are equal in size
+        # Student's test stands unequal spreads where the groups are equal in size.
+        alike = len(mine) == len(theirs)
         return replace(found, freedom=sum(part.freedom for part in means)) if alike else found
 
 

@@ -62,6 +62,11 @@ def _device_of(devices: Sequence[str]) -> Device:
     return kind, provenance.cpu_model() if kind == "cpu" else ""
 
 
+def is_same_device(device: Device, here: Device) -> bool:
+    """Whether work on a device tells of work here, where the name of a device may not be known."""
+    return device[0] == here[0] and here[1] in ("", device[1])
+
+
 def computing_parameters(parameters: int, width: int | None) -> int:
     """The parameters that compute, without the embeddings of a usual vocabulary.
 
@@ -100,6 +105,9 @@ class Speed:
 _SPEEDS = "speeds.json"
 """The file of the cache with the last speeds of models here, by checks and by what runs have encoded."""
 
+_MOST_SPEEDS = 500
+"""The speeds that are kept, the newest ones: each score of a run reads and writes them all."""
+
 LEAST_TOKENS = 1000
 """The tokens below which a score says little of a speed."""
 
@@ -112,12 +120,13 @@ def note_speed(cache: Path, speed: Speed) -> None:
     if not speed.seconds or speed.tokens < (0 if speed.load_seconds else LEAST_TOKENS):
         return
     known = {(one.model, one.device, one.dtype): one for one in read_speeds(cache)}
-    before = known.get((speed.model, speed.device, speed.dtype))
+    before = known.pop((speed.model, speed.device, speed.dtype), None)
     if before is not None and not speed.load_seconds:
         speed = replace(speed, load_seconds=before.load_seconds)
     known[speed.model, speed.device, speed.dtype] = speed
     with contextlib.suppress(StoreError):
-        files.replace(cache / _SPEEDS, json.dumps([asdict(one) for one in known.values()]).encode())
+        newest = [*known.values()][-_MOST_SPEEDS:]
+        files.replace(cache / _SPEEDS, json.dumps([asdict(one) for one in newest]).encode())
 
 
 def note_record(cache: Path, record: Record) -> None:
@@ -465,12 +474,12 @@ class PastWork:
 
     def _speeds_here(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
         """Speeds on this device, of a dtype where it has any."""
-        here = [speed for speed in speeds if speed.seconds and speed.tokens and self._is_here(speed)]
+        here = [
+            speed
+            for speed in speeds
+            if speed.seconds and speed.tokens and is_same_device(speed.device, self.device)
+        ]
         return [speed for speed in here if speed.dtype == dtype] or here
-
-    def _is_here(self, speed: Speed) -> bool:
-        kind, name = self.device
-        return speed.device[0] == kind and name in ("", speed.device[1])
 
     def _other_time(self, work: PlannedWork) -> TimeRange:
         """The time of loading data and scoring: of the task's last time, else of its type, else of any."""
@@ -487,7 +496,7 @@ class PastWork:
         encoding, size = work.encoding, work.size
         if isinstance(encoding, Ranking) or encoding.late_interaction is None:
             return None
-        here = [past for past in self.scores if self._is_here(past.speed)]
+        here = [past for past in self.scores if is_same_device(past.speed.device, self.device)]
         tokens = size.most_tokens(encoding.max_length) if size.texts is not None else None
         if encoding.index is not None:
             rate = _amount_per_second([past.indexed for past in here])

@@ -11,7 +11,7 @@ from typing import Any
 from harness.core.lineage import Lineage, ModelDocument
 from harness.data.training.sets import LocatedTraining
 from harness.results.cost.duration import LIKELY, TimeRange
-from harness.results.cost.encoding import CHARACTERS_PER_TOKEN, Device, PastWork
+from harness.results.cost.encoding import CHARACTERS_PER_TOKEN, Device, PastWork, is_same_device
 
 COUNTS = ("epochs", "max_steps", "seed", "warmup", "checkpoint_minutes")
 """The settings of a training that change how many steps it has, and not how long one takes."""
@@ -129,7 +129,9 @@ def expect_training(
     """
     if texts is None:
         return None
-    known = [one for one in map(_PastTraining.of, documents) if one and _is_here(one.device, past.device)]
+    known = [
+        one for one in map(_PastTraining.of, documents) if one and is_same_device(one.device, past.device)
+    ]
     same = [one for one in known if one.lineage.recipe == lineage.recipe]
     for some, factor in (
         ([one for one in same if one.is_like(lineage)], 1.5),
@@ -153,10 +155,6 @@ def _of_parents(trainings: Sequence[_PastTraining], lineage: Lineage) -> list[_P
     """The trainings that began with the same models."""
     parents = [parent.artifact for parent in lineage.parents]
     return [one for one in trainings if [parent.artifact for parent in one.lineage.parents] == parents]
-
-
-def _is_here(device: Device, here: Device) -> bool:
-    return device[0] == here[0] and here[1] in ("", device[1])
 
 
 def _tokens_per_text(data: Sequence[LocatedTraining], settings: Mapping[str, Any]) -> float:
