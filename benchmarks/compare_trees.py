@@ -114,6 +114,9 @@ CHANGING = (
     # Memory of the process, and the free space of the disk.
     (r'"peak_memory_bytes": \{[^}]*\}|"memory": \d+', "MEMORY"),
     (r'\b[\d.]+ [kMGT]?B( are)? free\b|"free": \d+', "SPACE"),
+    # The drawn name of an import, and an index with a file of fast-plaid that holds times in all digits.
+    (r'"id": "[0-9a-f]{12}"', "ID"),
+    (r'"bytes": \d+(?=,\s+"was_there")', "BYTES"),
     # The checkout's commit, and the digest of a file that holds any of these.
     (r'"commit": "\w{40}",\s+"dirty": \w+|(?<= at )[0-9a-f]{12}\b.*', "COMMIT"),
     (r'"digest": "\w{64}"', "DIGEST"),
