@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
@@ -175,7 +176,7 @@ def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source:
 
 def keys_in(function: Callable[..., Any]) -> list[str]:
     """The keys of the dictionaries in a function's code."""
-    tree = ast.parse(inspect.getsource(function))
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     keys = (key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys)
     return [key.value for key in keys if isinstance(key, ast.Constant)]
 
