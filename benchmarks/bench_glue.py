@@ -31,8 +31,9 @@ from turns import in_turns
 
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Schedule, Trial
+from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.schedule import Schedule
 from finetune.glue.trainer import Evaluation, train
 from finetune.recipes import glue_quick
 from harness.core.types import REGRESSION

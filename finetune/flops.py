@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.encoder.folder.architecture import architecture_in, has_network
 from harness.encoder.folder.files import module_weights, stored_tensors
@@ -163,3 +163,16 @@ def _stored_shapes(place: Path) -> Shapes:
     pairs = zip(table.split("."), block.split("."), strict=False)
     root = "".join(f"{part}." for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return {name: shape for name, shape in shapes.items() if name.startswith(root)}
+
+
+def non_embedding_parameters(config: Mapping[str, Any]) -> int:
+    """The parameters of the blocks and of the final norm of a GPT-NeoX.
+
+    >>> non_embedding_parameters({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6})
+    18915328
+    """
+    width, inside = config["hidden_size"], config["intermediate_size"]
+    attention = 4 * width * (width + 1)
+    feed_forward = 2 * width * inside + inside + width
+    norm = 2 * width
+    return int(config["num_hidden_layers"] * (attention + feed_forward + 2 * norm) + norm)

@@ -4,7 +4,7 @@ import sysconfig
 from pathlib import Path
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._code.languages import python_version
+from suites._code.parsing import python_version
 from suites._code.source_folder import SourceFolder, code_suite
 
 

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 
 from finetune.embedding.settings import EmbeddingSettings
-from finetune.flops import blocks_of, embedding_parameters, final_norms, is_used
+from finetune.flops import blocks_of, embedding_parameters, final_norms, is_used, non_embedding_parameters
 from harness.core.errors import UsageError, unknown
-from harness.encoder.backbones.gpt_neox import SIZES, non_embedding_parameters
+from harness.encoder.backbones import family_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -245,7 +245,9 @@ def usual_rate(method: Method, size: int | str | None) -> float:
 
 
 def _parameters(name: str) -> int:
-    return non_embedding_parameters(SIZES[name])
+    family = family_of({"model_type": "gpt_neox"})
+    assert family is not None
+    return non_embedding_parameters(family.sizes[name])
 
 
 if TYPE_CHECKING:

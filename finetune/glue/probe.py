@@ -86,27 +86,27 @@ def _timed(
     """A step of one pass over rows that trains and scores them, and the parameters that have a part in it."""
     import torch
 
+    from finetune.glue import trainer
     from finetune.glue.model import Classifier
-    from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
     context.set_threads()
     folder = backbone_folder(work.artifact.folder)
     trial, _ = adapted_to_backbone(folder, trial)
     extra = work.artifact.allow_extra
     model: Any = Classifier.of(folder, trial, classes=classes, allow_extra=extra)[0].to(context.device)
-    autocast = autocast_of(torch.device(context.device), trial)
+    autocast = trainer.autocast_of(torch.device(context.device), trial)
     scoring = 0.0
 
-    def evaluate(trained: nn.Module, step: int) -> Evaluation:
+    def evaluate(trained: nn.Module, step: int) -> trainer.Evaluation:
         nonlocal scoring
         started = time.perf_counter()
-        predict(trained, rows, autocast=autocast)
+        trainer.predict(trained, rows, autocast=autocast)
         scoring = time.perf_counter() - started
-        return Evaluation(step=step, metrics={("probe", "none"): 0.0}, predictions={})
+        return trainer.Evaluation(step=step, metrics={("probe", "none"): 0.0}, predictions={})
 
     once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
     ends = [time.perf_counter()]
-    train(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))
+    trainer.train(model, rows, once, evaluate, tell=lambda *_: ends.append(time.perf_counter()))
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
     step = StepTime(

@@ -1,4 +1,4 @@
-"""One fine-tuning run: optimizer, learning-rate schedule, steps, evaluations and early stopping."""
+"""One fine-tuning run: steps at the rates of its schedule, evaluations and early stopping."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from torch.amp.grad_scaler import GradScaler
 from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
 from harness.core.types import SEED
+from harness.encoder.dtype import DTYPES
 from harness.results.metrics import METRICS, Floats
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 EVALUATED, LEAST = 16_384, 512
 """Padded tokens of a batch that is only scored, and of the smallest such batch."""

@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import (
-    Cadence,
-    ClassifierHead,
-    Dropout,
-    Grid,
-    Optimizer,
-    Protocol,
-    Schedule,
-    Training,
-)
+from finetune.glue.protocol import Cadence, ClassifierHead, Dropout, Grid, Optimizer, Protocol, Training
+from finetune.glue.schedule import Schedule
 from suites.glue import TASKS
 
 INTERVALS = {

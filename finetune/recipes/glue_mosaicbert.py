@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol, Schedule
+from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol
+from finetune.glue.schedule import Schedule
 from finetune.recipes import glue_modernbert
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)

@@ -12,10 +12,10 @@ from finetune.glue.protocol import (
     Grid,
     Optimizer,
     Protocol,
-    Schedule,
     Stopping,
     Training,
 )
+from finetune.glue.schedule import Schedule
 from suites.glue import TASKS
 
 TRANSFER = ("RTE", "STS-B", "MRPC", "QNLI")

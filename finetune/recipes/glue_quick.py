@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Schedule, Training
+from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Training
+from finetune.glue.schedule import Schedule
 from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(1,), seeds=(0, 1, 2))

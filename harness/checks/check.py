@@ -28,6 +28,7 @@ from harness.core import paths
 from harness.core.arguments import checked
 from harness.core.errors import HarnessError, UsageError, nearest, shortened, unknown
 from harness.core.identity import digest
+from harness.core.terminal import console
 from harness.core.types import Suite, Task
 from harness.plan.request import Request, ResolvedRequest
 from harness.results.differences import provenance_differences, require_alike
@@ -339,6 +340,13 @@ def check(
 
     with run.network():
         return run_check(candidate, reference, run, seeds=seeds or 1, policy=limits, carry_out=carry_out)
+
+
+def run_with_progress(request: Request) -> Mapping[str, str]:
+    """Run a request with its progress on standard error; gives the reason of each task without a score."""
+    from harness.driver import evaluation, progress
+
+    return progress.carry_out(evaluation.prepare(request), console(stderr=True)).lacking
 
 
 def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:

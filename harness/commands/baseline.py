@@ -11,7 +11,6 @@ import click
 from harness.checks.baselines import BASELINES, Baseline, export_baseline
 from harness.checks.policy import DEFAULT
 from harness.commands import options
-from harness.commands.check import carry_out
 from harness.core import paths
 from harness.core.errors import HarnessError
 from harness.core.terminal import console, print_table
@@ -76,7 +75,7 @@ def _set(
     **given: Any,
 ) -> int:
     """Measure what is missing of a model, and pin its records as the baseline NAME."""
-    from harness.checks.check import set_baseline
+    from harness.checks.check import run_with_progress, set_baseline
 
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
@@ -84,7 +83,9 @@ def _set(
     kept |= {option: list(given[option]) for option in ("recipe", "changes", "train_data")}
     request = Request.of_options(models, options.with_project(suites, project), given)
     with request.network():
-        made = set_baseline(name, request, seeds=seeds, options=kept, again=again, carry_out=carry_out)
+        made = set_baseline(
+            name, request, seeds=seeds, options=kept, again=again, carry_out=run_with_progress
+        )
     return _print(made, as_json)
 
 

@@ -146,7 +146,7 @@ def _check(
     policy: Policy,
     given: dict[str, Any],
 ) -> Check:
-    from harness.checks.check import run_check
+    from harness.checks.check import run_check, run_with_progress
 
     if len(candidates) > 1:
         raise UsageError(
@@ -178,16 +178,9 @@ def _check(
             request,
             seeds=seeds or 1,
             policy=policy,
-            carry_out=carry_out,
+            carry_out=run_with_progress,
             announce=lambda sentence: click.echo(f"warning: {sentence}", err=True),
         )
-
-
-def carry_out(request: Request) -> Mapping[str, str]:
-    """Run a request with its progress on standard error; gives the reason of each task without a score."""
-    from harness.driver import evaluation, progress
-
-    return progress.carry_out(evaluation.prepare(request), console(stderr=True)).lacking
 
 
 def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.table import Table
 
 from harness.commands import options
-from harness.core.terminal import console, print_table
+from harness.core.terminal import console
 from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.evaluation import TrainedModel
+from harness.driver.report.plan import print_trainings
 from harness.plan.recipe_request import sweep_of
 from harness.plan.request import DEFAULTS, PreparedRun, Request
-from harness.results.cost.training import TrainingCost
 
 
 @click.command("train")
@@ -96,36 +94,3 @@ def _show(prepared: PreparedRun, as_json: bool) -> int:
         if cost.time.seconds and not cost.unknown:
             console().print(f"About {cost.time.text} with start and checks.", highlight=False)
     return 0
-
-
-DONE = ("there", "diverged", "to choose")
-"""The states of trainings that take no time."""
-
-
-def print_trainings(lines: Sequence[TrainingCost]) -> None:
-    """Print planned trainings as a table, and what their recipes say of them."""
-    table = Table(title="trainings; nothing was run")
-    for name in ("model", "key", "from", "data", "seed", "state"):
-        table.add_column(name)
-    for name in ("steps", "texts"):
-        table.add_column(name, justify="right")
-    table.add_column("time")
-    for line in lines:
-        done = f"{line.done:,} of " if line.done else ""
-        table.add_row(
-            line.model,
-            line.key[:12],
-            line.parent,
-            ", ".join(line.data),
-            str(line.seed),
-            line.state,
-            "?" if line.steps is None else f"{done}{line.steps:,}",
-            "?" if line.texts is None else f"{line.texts:,}",
-            "?" if line.time_left is None else "" if line.state in DONE else line.time_left.text,
-        )
-    out = console()
-    print_table(table, out)
-    for source in dict.fromkeys(line.source for line in lines if line.source):
-        out.print(f"Times of trainings are by {source}.", style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(note for line in lines for note in line.notes):
-        out.print(note, style="dim", highlight=False, soft_wrap=True)

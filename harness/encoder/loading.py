@@ -22,6 +22,7 @@ from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.dtype import DTYPES, require_runnable
 from harness.encoder.engine import (
     Encoder,
     backbone_modules,
@@ -65,11 +66,7 @@ def load_any(
             with code, or leaves parameters unset that the output depends on.
         UsageError: The device cannot run the requested dtype.
     """
-    if encoding.dtype == "float16" and device == "cpu":
-        raise UsageError(
-            "float16 is not run on a CPU: its range is too small for what is summed there.",
-            hint="Ask for bfloat16 or float32.",
-        )
+    require_runnable(encoding.dtype, device)
     description = describe(artifact.folder, own_code=artifact.trust_remote_code)
     check_trust(artifact)
     check_family(artifact, encoding)
@@ -120,10 +117,8 @@ def _engine(
 
 def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     """The arguments with which a backbone is loaded."""
-    import torch
-
     return {
-        "dtype": getattr(torch, encoding.dtype),
+        "dtype": DTYPES[encoding.dtype],
         "weights_only": True,
         # A tensor of another shape becomes part of the report.
         "ignore_mismatched_sizes": True,

@@ -12,10 +12,11 @@ from sentence_transformers.models import Transformer as LibraryTransformer
 from sentence_transformers.util import import_from_string
 from torch import nn
 
-from harness.core.errors import ModelError, UsageError
+from harness.core.errors import ModelError
 from harness.encoder import backbones
 from harness.encoder.attention import AUTO, LIBRARY_NAMES
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.dtype import find_dtype
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder.architecture import family_in, has_network
@@ -85,7 +86,7 @@ class Transformer(LibraryTransformer):
             return
         _require_taken(model_args)
         family, given = family_in(folder), None if is_peft_model else config
-        dtype = _dtype(model_args, folder)
+        dtype = find_dtype(model_args, folder)
         network = load_network(folder, family, dtype=dtype, config=given, allow_extra=allow_extra).model
         asked = str(model_args.get("attn_implementation") or AUTO)
         network.attention_asked = LIBRARY_NAMES.get(asked, "sdpa" if asked == "eager" else asked)
@@ -108,22 +109,6 @@ def _require_taken(model_args: dict[str, Any]) -> None:
             f"Our network is not loaded with {', '.join(unknown)}.",
             hint="Leave that out, or load the folder with sentence-transformers' own class.",
         )
-
-
-def _dtype(model_args: dict[str, Any], folder: Path) -> torch.dtype:
-    """The requested dtype, "auto" for that of the folder's config; float32 by default."""
-    import torch
-
-    asked = model_args.get("dtype", model_args.get("torch_dtype"))
-    if asked == "auto":
-        content = read_object(folder / "config.json")
-        asked = content.get("dtype", content.get("torch_dtype"))
-    found = getattr(torch, asked, None) if isinstance(asked, str) else asked
-    if found is None and not isinstance(asked, str):
-        return torch.float32
-    if not isinstance(found, torch.dtype):
-        raise UsageError(f"There is no dtype {asked!r}.", hint="Give float32, bfloat16, float16 or auto.")
-    return found
 
 
 _THEIRS = LibraryTransformer.__module__

@@ -34,8 +34,17 @@ from harness.executors.executor import (
 )
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import News, WorkerSettings, refused
-from harness.executors.ray_actor import ORPHANED, Hello, RayWorker, Shape, run_at_once
-from harness.executors.ray_cluster import ClusterDemand, connect, devices_text, node_name
+from harness.executors.ray_actor import (
+    ORPHANED,
+    ClusterDemand,
+    Hello,
+    RayWorker,
+    Shape,
+    connect,
+    devices_text,
+    node_name,
+    run_at_once,
+)
 from harness.executors.run_log import Node
 from harness.executors.settings import RaySettings
 from harness.jobs.jobs import Job

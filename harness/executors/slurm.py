@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Literal
 from harness.core import files
 from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.identity import digest
-from harness.executors import slurm_queue as queues
 from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, refused
 from harness.executors.run_log import Node
 from harness.executors.settings import SLURM as NAME
 from harness.executors.settings import SlurmSettings
-from harness.executors.slurm_queue import Claim, JobQueue, QueueWorker, WorkerLog, WorkerMessage, new_life
+from harness.executors.slurm_queue import Claim, JobQueue, WorkerLog, WorkerMessage, new_life, sweep
+from harness.executors.slurm_worker import FULL, REQUEUED, QueueWorker
 from harness.jobs.jobs import Job
 
 if TYPE_CHECKING:
@@ -287,14 +287,14 @@ class _Lane:
         elif message.kind == "event" and message.event is not None:
             if message.key in self.wanted and not view.skip:
                 self._listener(message.key, message.event)
-        elif message.kind == "end" and message.text == queues.REQUEUED:
+        elif message.kind == "end" and message.text == REQUEUED:
             view.queued = True
         elif message.kind in ("end", "refusal"):
             view.end = message.text
             if message.kind == "refusal" and not view.skip:
                 raise refused(message.text)
-            if message.text.startswith(queues.FULL) and not view.skip:
-                raise StoreError(f"A worker on {view.host}: {message.text.removeprefix(queues.FULL).strip()}")
+            if message.text.startswith(FULL) and not view.skip:
+                raise StoreError(f"A worker on {view.host}: {message.text.removeprefix(FULL).strip()}")
 
     def _restore(self) -> None:
         """Put back jobs that another driver of the same queue has removed."""
@@ -417,7 +417,7 @@ class SlurmExecutor:
         self._most = settings.workers if cluster == NAME else 1
         self.name = f"{NAME}: {_words(settings, self._most, kind)}"
         files.writable(self._folder)
-        queues.sweep(self._folder)
+        sweep(self._folder)
 
     def check(self, jobs: Iterable[Job]) -> None:
         """Refuse jobs for which Slurm has no machine, before anything starts.

@@ -217,20 +217,27 @@ class JobContext:
 
         `documents` are the context of a two-stage model; None for the null context.
         """
-        from harness.storage.vectors import Space
-
         prompt = encoding.prompt(task, role)
         sided = encoding.late_interaction is not None or _asymmetric(artifact.folder)
         tower: Role = role if sided else ""
         behind = NULL if documents is None else documents.digest
-        return self._space(
-            artifact,
-            Space.identity_of(artifact, encoding, prompt=prompt, role=tower, context=behind),
-        )
+        return self._space(artifact, encoding, prompt=prompt, role=tower, context=behind)
 
-    def _space(self, artifact: Artifact, identity: dict[str, object]) -> Space:
+    def _space(
+        self,
+        artifact: Artifact,
+        encoding: Encoding,
+        *,
+        prompt: str,
+        context: str,
+        role: Role = "",
+        **changed: object,
+    ) -> Space:
+        """The cached vectors of an identity, with some of its values changed."""
         from harness.storage.vectors import Space
 
+        whole = Space.identity_of(artifact, encoding, prompt=prompt, role=role, context=context)
+        identity = {**whole, **changed}
         known = tuple(f"{name} {identity[name]}" for name in sorted(identity))
         if known not in self._spaces:
             mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
@@ -283,15 +290,17 @@ class JobContext:
         documents: ContextDocuments | None,
     ) -> None:
         """Give a two-stage model its context, whose vectors are cached and encoded as a whole."""
-        from harness.storage.vectors import Space
-
         if documents is None or not documents.texts:
             encoder.set_context(None)
         elif encoder.context != documents.digest:
-            identity = Space.identity_of(
-                artifact, encoding, prompt=documents.prompt, context=documents.digest
+            space = self._space(
+                artifact,
+                encoding,
+                prompt=documents.prompt,
+                context=documents.digest,
+                output="context",
+                vectors="float32",
             )
-            space = self._space(artifact, {**identity, "output": "context", "vectors": "float32"})
             if self._missing(space, documents.texts):
                 unique = list(dict.fromkeys(documents.texts))
                 self.emit(Event(kind="stage", text=f"encoding {len(unique):,} context documents"))

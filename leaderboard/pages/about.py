@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leaderboard.data.imports import sources
+from leaderboard.web.marks import KINDS
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import KINDS, Cell, TableRow, values_row, values_table
+from leaderboard.web.tables import Cell, TableRow, values_row, values_table
 
 
 def _view(site: Site, state: State) -> Page:

@@ -14,7 +14,7 @@ from leaderboard.data.descriptions import TaskDescription, describe_task
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
-from leaderboard.views.suite_table import choices_made, kinds_of, leaks, made_of, texts_text
+from leaderboard.views.suite_table import kinds_of, made_of
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Question,
@@ -34,6 +34,7 @@ from leaderboard.views.task_scores import (
 from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
 from leaderboard.web.filters import SIZE_NAMES, Control, EntryState, Form, chips, controls, form
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
+from leaderboard.web.marks import choices_made, leaks, texts_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, address, paging
 from leaderboard.web.site import Site

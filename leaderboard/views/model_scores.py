@@ -11,10 +11,11 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
 from leaderboard.views.sorting import Field, row_of
-from leaderboard.views.suite_table import kinds_of, leaks, made_of, mean_cell, mean_of, texts_text
+from leaderboard.views.suite_table import kinds_of, made_of, mean_cell, mean_of
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import was_chosen
 from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
+from leaderboard.web.marks import leaks, texts_text
 from leaderboard.web.parameters import address
 from leaderboard.web.tables import EMPTY, Cell, Table
 

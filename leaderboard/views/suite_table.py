@@ -14,13 +14,14 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import backbone_of
 from leaderboard.data.queries import Card, Entry
 from leaderboard.data.scores import Floats, Means, Ranks, SuiteScores, UntouchedMeans
-from leaderboard.data.suites import REASONS, Scope, scopes_of
+from leaderboard.data.suites import REASONS, scopes_of
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import in_order
 from leaderboard.views.task_scores import column_path
 from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
+from leaderboard.web.marks import choices_made, leaks, texts_text
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import Text, Texts
 from leaderboard.web.tables import Cell, TableColumn, TableRow
@@ -560,34 +561,3 @@ def _revisions(scores: SuiteScores, row: int, at: int, entries: Mapping[int, Ent
         revision = scores.data.get((row, at), "")[:10] or "that is not stated"
         notes.append(f"on data revision {revision}, pinned is {'several' if more else pinned or 'none'}")
     return notes
-
-
-def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
-    """Why a score of some scopes flatters a model, as kinds.
-
-    `texts` of it are in the training data; `column` is the name of a column of several tasks.
-    """
-    trained = entry.trained_on or ()
-    marks = (
-        ("leak", any(name in trained for name in (column, *(scope.task for scope in scopes)))),
-        ("selected", choices_made(entry, scopes)),
-        ("texts", texts),
-    )
-    return [kind for kind, there in marks if there]
-
-
-def choices_made(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
-    """What the scores of some scopes chose of a model, in a sentence; none where they chose nothing."""
-    made = entry.lineage
-    chosen = [what for one in scopes if made for what in made.chosen_by(one.task, one.splits, one.subsets)]
-    return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []
-
-
-def texts_text(count: int) -> str:
-    """How many texts of a task are in the training data.
-
-    >>> texts_text(1), texts_text(1200)
-    ('1 text of it is in the training data', '1,200 texts of it are in the training data')
-    """
-    one = "1 text of it is" if count == 1 else f"{count:,} texts of it are"
-    return f"{one} in the training data"

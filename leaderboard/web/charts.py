@@ -15,12 +15,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from markupsafe import escape
 
+from leaderboard.web.frontier import Better, frontier
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
 Place: TypeAlias = "float | int | date | str | None"
 Kind = Literal["linear", "log", "date"]
-Better = Literal["lower", "higher"]
 Json: TypeAlias = "dict[str, Any]"
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon")
@@ -187,23 +187,6 @@ def against_size(title: str, label: str, points: Iterable[Point], name: str = "s
     own = [replace(point, emphasised=point.series == "measured") for point in points]
     plot = Scatter(x=Axis(label="Parameters", kind="log"), y=Axis(label=label), points=own)
     return chart(name, title, plot)
-
-
-def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
-    """Indices of the points that no other beats, by x; y is better the higher, and ties stay together.
-
-    >>> frontier([(1, 10), (2, 9), (3, 30), (3, 20)], "lower")
-    [0, 2]
-    """
-    order = sorted((i for i, (x, y) in enumerate(points) if x == x and y == y), key=lambda i: -points[i][1])
-    order.sort(key=lambda i: points[i][0], reverse=better == "higher")
-    unbeaten: list[int] = []
-    best = -math.inf
-    for (_, y), equal in groupby(order, key=lambda i: points[i]):
-        if y > best:
-            best = y
-            unbeaten += equal
-    return sorted(unbeaten, key=lambda i: (points[i][0], i))
 
 
 def frontier_points(plot: Scatter) -> list[Point]:

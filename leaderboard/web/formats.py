@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from leaderboard.web.tables import KINDS, Cell, Table, TableColumn, TableRow, is_number
+from leaderboard.web.marks import KINDS
+from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, is_number
 
 UNKNOWN = ("", "?", "–")
 """Texts of nothing."""

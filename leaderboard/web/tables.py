@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias, TypeGuard
 
+from leaderboard.web.marks import KINDS, PLAIN, CellKind
+
 Value: TypeAlias = "float | int | str | bool | None"
 
 Sorted = Literal["", "ascending", "descending"]
@@ -37,76 +39,6 @@ class Cell:
 
 
 EMPTY = Cell()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Kind:
-    """A kind of cell: its meaning in the legend, a sample, its mark behind a number, its name in CSV."""
-
-    meaning: str
-    sample: str = "64.1"
-    mark: str = ""
-    csv: str = ""
-
-
-KINDS: Mapping[str, _Kind] = {
-    "best": _Kind(meaning="best of the rows shown", sample="71.2"),
-    "second": _Kind(meaning="second best of the rows shown", sample="70.9"),
-    "part": _Kind(meaning="mean of some of the tasks: not ranked", sample="65.0", csv="part"),
-    "none": _Kind(meaning="no score", sample="–"),
-    "failed": _Kind(meaning="the run failed", sample="×", csv="failed"),
-    "other": _Kind(
-        meaning="on another revision of the data than the pinned one, or on one that is not stated",
-        mark="‡",
-        csv="other revision",
-    ),
-    "apart": _Kind(
-        meaning="by another convention or on other splits than the column's: not to be compared",
-        mark="≠",
-        csv="not comparable",
-    ),
-    "bad": _Kind(meaning="impossible value, never counted", sample="!", csv="impossible"),
-    "away": _Kind(meaning="not applicable", sample="·"),
-    "measured": _Kind(meaning="measured by this harness", sample="measured"),
-    "imported": _Kind(meaning="from a public results repository", sample="imported"),
-    "reported": _Kind(meaning="printed in a paper", mark="¶", csv="reported"),
-    "leak": _Kind(
-        meaning="the model was trained on this task's data, as its makers state", mark="†", csv="trained on"
-    ),
-    "chosen": _Kind(
-        meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
-    ),
-    "seeds": _Kind(meaning="some seeds have no score: no mean", sample="2 of 3 seeds", csv="some seeds"),
-    "approximate": _Kind(
-        meaning="scores are from an approximate search, and not from an exact one",
-        sample="model",
-        mark=" (approximate search)",
-        csv="approximate search",
-    ),
-    "own": _Kind(
-        meaning="trained on the user's own data", sample="model", mark=" (own data)", csv="own data"
-    ),
-    "changed": _Kind(
-        meaning="trained with other settings than the recipe's",
-        sample="model",
-        mark=" (changed settings)",
-        csv="changed settings",
-    ),
-    "selected": _Kind(
-        meaning="scores on tasks selected the model: it errs upward on them and in means that have them",
-        sample="model",
-        mark=" (selected)",
-        csv="selected",
-    ),
-    "texts": _Kind(meaning="texts of this task are in the training data", mark="◊", csv="trained on texts"),
-    "regressed": _Kind(meaning="lower than it may be", sample="▼"),
-    "improved": _Kind(meaning="higher", sample="▲"),
-    "unsure": _Kind(meaning="undecided, or something is missing", sample="?"),
-}
-"""Every kind of cell by its name, which is its class in HTML."""
-
-PLAIN = {"away", "measured", "imported"}
-"""Kinds that need no line in a legend."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,7 +143,7 @@ class Table:
         return [(run[0], len(run)) for run in runs] if any(c.group for c in self.columns) else []
 
     @property
-    def legend(self) -> list[tuple[str, _Kind]]:
+    def legend(self) -> list[tuple[str, CellKind]]:
         """The kinds of its cells that need a word."""
         used = {cell.kind for row in self.rows for cell in row.cells}
         names = {name for kinds in used for name in kinds.split()} - PLAIN

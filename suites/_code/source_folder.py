@@ -18,10 +18,10 @@ from harness.core.errors import DataError, StoreError
 from harness.core.identity import digest
 from harness.core.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
 from harness.data import tables
-from suites._code import languages
+from suites._code import parsing
 from suites._code.functions import Function
 from suites._code.history import NoHistoryError, head, read_history
-from suites._code.languages import python_functions, python_version
+from suites._code.parsing import python_functions, python_version
 from suites._code.source import LANGUAGES, SourceFiles, UnreadableError, read_source, source_files
 from suites._code.tasks import Tasks, commit_tasks, function_tasks
 from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash, size
@@ -215,7 +215,7 @@ def _by_language(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
     """The tasks of the functions in a folder's files."""
     for language, paths in found.files.items():
         title = LANGUAGES[language].title
-        if language != "python" and not languages.is_installed(language):
+        if language != "python" and not parsing.is_installed(language):
             yield Tasks(
                 notes=(f"{title} is not read: tree-sitter and tree-sitter-{language} are not installed.",)
             )
@@ -241,7 +241,7 @@ def _of_history(folder: SourceFolder, found: SourceFiles, there: Collection[str]
     try:
         history = read_history(folder.root)
         for language in found.files:
-            if language == "python" or languages.is_installed(language):
+            if language == "python" or parsing.is_installed(language):
                 read = functools.partial(_readable_functions, language=language)
                 made = commit_tasks(language, history, read)
                 if made.contents or f"CodeSearch{LANGUAGES[language].suffix}" in there:
@@ -260,7 +260,7 @@ def _readable_functions(data: bytes, path: str, language: str) -> Sequence[Funct
 def _functions(data: bytes, path: str, language: str) -> Iterable[Function]:
     if language == "python":
         return python_functions(data, path)
-    return languages.parsed_functions(data, path, language)
+    return parsing.parsed_functions(data, path, language)
 
 
 def _closed(folders: Sequence[str]) -> tuple[str, ...]:

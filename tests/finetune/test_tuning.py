@@ -14,12 +14,12 @@ from torch import nn
 
 import tiny
 from finetune.efficient.settings import TuningSettings, apply_tuning, merge_adapters, usual_rate
-from finetune.flops import ParameterCount, backbone_parameters
+from finetune.flops import ParameterCount, backbone_parameters, non_embedding_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
 from harness.core.errors import UsageError
 from harness.encoder import backbones
-from harness.encoder.backbones.gpt_neox import SIZES, non_embedding_parameters
+from harness.encoder.backbones.gpt_neox import SIZES
 from harness.encoder.sentence_transformer import SentenceTransformer
 from tiny_networks import batch, means, network, shrunk, texts
 

@@ -10,8 +10,9 @@ from torch import nn
 
 import tiny
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Schedule, Training, Trial
+from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Training, Trial
 from finetune.glue.rows import TokenizedRows
+from finetune.glue.schedule import Schedule
 from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
 pytestmark = pytest.mark.gpu

@@ -21,7 +21,7 @@ from harness.data.locate import DataSettings
 from harness.data.training.loading import load_training
 from harness.data.training.sets import own_training
 from suites import code
-from suites._code import languages, source_folder
+from suites._code import parsing, source_folder
 from suites._content import Retrieval
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu"]
@@ -207,7 +207,7 @@ def test_a_language_without_its_grammar_is_left_out_and_told(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repo / "a.js").write_text("".join(javascript(n) for n in range(11)))
-    monkeypatch.setattr(languages, "is_installed", lambda language: False)
+    monkeypatch.setattr(parsing, "is_installed", lambda language: False)
     suite = opened(repo)
     assert [task.name for task in suite.tasks] == ["tool.CodeSearch", "tool.CodeSearch.named"]
     assert "JavaScript is not read: tree-sitter and tree-sitter-javascript are not installed." in suite.notes

@@ -36,19 +36,6 @@ SIZES = {
 }
 
 
-def non_embedding_parameters(config: Config) -> int:
-    """The parameters of the blocks and of the final norm.
-
-    >>> non_embedding_parameters(SIZES["pythia-70m"])
-    18915328
-    """
-    width, inside = config["hidden_size"], config["intermediate_size"]
-    attention = 4 * width * (width + 1)
-    feed_forward = 2 * width * inside + inside + width
-    norm = 2 * width
-    return int(config["num_hidden_layers"] * (attention + feed_forward + 2 * norm) + norm)
-
-
 BACKBONE = BackboneEntry(
     name="gpt_neox",
     summary="GPT-NeoX, so the Pythia suite: decoders, through transformers, with mean pooling",

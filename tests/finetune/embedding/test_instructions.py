@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenizer
 
 from finetune.embedding.instructions import InstructionFormat
-from finetune.recipes._neobert_instructions import BY_TYPE, EVALUATION, TRAINING, evaluation_instructions
+from finetune.recipes.unified_contrastive import BY_TYPE, EVALUATION, TRAINING, evaluation_instructions
 from harness.core.encoding import Encoding, OwnTexts
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm

@@ -16,17 +16,9 @@ from transformers import get_linear_schedule_with_warmup
 import tiny
 from finetune.glue import trainer
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import (
-    Cadence,
-    ClassifierHead,
-    Optimizer,
-    Protocol,
-    Schedule,
-    Stopping,
-    Training,
-    Trial,
-)
+from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Protocol, Stopping, Training, Trial
 from finetune.glue.rows import Batch, TokenizedRows, adapted_to_backbone
+from finetune.glue.schedule import Schedule
 from finetune.glue.trainer import (
     Evaluation,
     Progress,

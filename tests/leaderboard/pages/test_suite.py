@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from html_pages import BROWSER
 from leaderboard.views import suite_table
-from leaderboard.web.tables import KINDS, PLAIN
+from leaderboard.web.marks import KINDS, PLAIN
 from site_data import HOSTILE, Parsed, names, standard_app, suites
 
 PATH = "/suites/nanobeir"

@@ -23,8 +23,9 @@ from harness.plan import catalog
 from html_pages import BROWSER, figures, page, printed
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope, SiteSuite, slug
-from leaderboard.views.suite_table import kinds_of, leaks, training_text
+from leaderboard.views.suite_table import kinds_of, training_text
 from leaderboard.views.training import sweep_charts, sweeps_of
+from leaderboard.web.marks import leaks
 from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"

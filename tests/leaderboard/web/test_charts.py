@@ -16,7 +16,6 @@ from leaderboard.web.charts import (
     Axis,
     Bars,
     BarSeries,
-    Better,
     Chart,
     Curve,
     Distribution,
@@ -25,10 +24,10 @@ from leaderboard.web.charts import (
     Scatter,
     Track,
     chart,
-    frontier,
     number,
     plotly_file,
 )
+from leaderboard.web.frontier import Better, frontier
 
 X, Y = Axis(label="Parameters", kind="log"), Axis(label="Mean")
 HOSTILE = "<script>alert(1)</script> </title> \"' & %{x} {{ 7*7 }}\nb"

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from leaderboard.web import formats as render
 from leaderboard.web.app import TableJson
+from leaderboard.web.marks import KINDS, PLAIN
 from leaderboard.web.page import Page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import environment, page_json
-from leaderboard.web.tables import KINDS, PLAIN, Cell, Table, TableColumn, TableRow
+from leaderboard.web.tables import Cell, Table, TableColumn, TableRow
 from site_data import Parsed
 
 MACROS: Any = environment().get_template("_macros.html").module

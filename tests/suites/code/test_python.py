@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import DataError
 from suites._code.functions import Function, summary, without_duplicates
-from suites._code.languages import python_functions
+from suites._code.parsing import python_functions
 from suites._code.source import UnreadableError, read_source, source_files, tracked_files
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"

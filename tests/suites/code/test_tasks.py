@@ -16,7 +16,7 @@ import pytest
 
 from suites._code import tasks
 from suites._code.functions import Function, distinct
-from suites._code.languages import python_version
+from suites._code.parsing import python_version
 from suites._code.source_folder import SourceFolder
 from suites._code.tasks import (
     CORPUS,

@@ -1,0 +1,113 @@
+"""The marks of cells, and when a score has one: trained on its data or texts, or chosen by its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from leaderboard.data.queries import Entry
+from leaderboard.data.suites import Scope
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellKind:
+    """A kind of cell: its meaning in the legend, a sample, its mark behind a number, its name in CSV."""
+
+    meaning: str
+    sample: str = "64.1"
+    mark: str = ""
+    csv: str = ""
+
+
+KINDS: Mapping[str, CellKind] = {
+    "best": CellKind(meaning="best of the rows shown", sample="71.2"),
+    "second": CellKind(meaning="second best of the rows shown", sample="70.9"),
+    "part": CellKind(meaning="mean of some of the tasks: not ranked", sample="65.0", csv="part"),
+    "none": CellKind(meaning="no score", sample="–"),
+    "failed": CellKind(meaning="the run failed", sample="×", csv="failed"),
+    "other": CellKind(
+        meaning="on another revision of the data than the pinned one, or on one that is not stated",
+        mark="‡",
+        csv="other revision",
+    ),
+    "apart": CellKind(
+        meaning="by another convention or on other splits than the column's: not to be compared",
+        mark="≠",
+        csv="not comparable",
+    ),
+    "bad": CellKind(meaning="impossible value, never counted", sample="!", csv="impossible"),
+    "away": CellKind(meaning="not applicable", sample="·"),
+    "measured": CellKind(meaning="measured by this harness", sample="measured"),
+    "imported": CellKind(meaning="from a public results repository", sample="imported"),
+    "reported": CellKind(meaning="printed in a paper", mark="¶", csv="reported"),
+    "leak": CellKind(
+        meaning="the model was trained on this task's data, as its makers state", mark="†", csv="trained on"
+    ),
+    "chosen": CellKind(
+        meaning="settings were chosen on this data: the score errs upward", mark="§", csv="chosen"
+    ),
+    "seeds": CellKind(meaning="some seeds have no score: no mean", sample="2 of 3 seeds", csv="some seeds"),
+    "approximate": CellKind(
+        meaning="scores are from an approximate search, and not from an exact one",
+        sample="model",
+        mark=" (approximate search)",
+        csv="approximate search",
+    ),
+    "own": CellKind(
+        meaning="trained on the user's own data", sample="model", mark=" (own data)", csv="own data"
+    ),
+    "changed": CellKind(
+        meaning="trained with other settings than the recipe's",
+        sample="model",
+        mark=" (changed settings)",
+        csv="changed settings",
+    ),
+    "selected": CellKind(
+        meaning="scores on tasks selected the model: it errs upward on them and in means that have them",
+        sample="model",
+        mark=" (selected)",
+        csv="selected",
+    ),
+    "texts": CellKind(
+        meaning="texts of this task are in the training data", mark="◊", csv="trained on texts"
+    ),
+    "regressed": CellKind(meaning="lower than it may be", sample="▼"),
+    "improved": CellKind(meaning="higher", sample="▲"),
+    "unsure": CellKind(meaning="undecided, or something is missing", sample="?"),
+}
+"""Every kind of cell by its name, which is its class in HTML."""
+
+
+PLAIN = {"away", "measured", "imported"}
+"""Kinds that need no line in a legend."""
+
+
+def leaks(entry: Entry, scopes: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
+    """Why a score of some scopes flatters a model, as kinds.
+
+    `texts` of it are in the training data; `column` is the name of a column of several tasks.
+    """
+    trained = entry.trained_on or ()
+    marks = (
+        ("leak", any(name in trained for name in (column, *(scope.task for scope in scopes)))),
+        ("selected", choices_made(entry, scopes)),
+        ("texts", texts),
+    )
+    return [kind for kind, there in marks if there]
+
+
+def choices_made(entry: Entry, scopes: Sequence[Scope]) -> list[str]:
+    """What the scores of some scopes chose of a model, in a sentence; none where they chose nothing."""
+    made = entry.lineage
+    chosen = [what for one in scopes if made for what in made.chosen_by(one.task, one.splits, one.subsets)]
+    return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []
+
+
+def texts_text(count: int) -> str:
+    """How many texts of a task are in the training data.
+
+    >>> texts_text(1), texts_text(1200)
+    ('1 text of it is in the training data', '1,200 texts of it are in the training data')
+    """
+    one = "1 text of it is" if count == 1 else f"{count:,} texts of it are"
+    return f"{one} in the training data"
