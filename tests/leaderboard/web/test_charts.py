@@ -27,7 +27,6 @@ from leaderboard.web.charts import (
     number,
     plotly_file,
 )
-from leaderboard.web.frontier import Better, frontier
 
 X, Y = Axis(label="Parameters", kind="log"), Axis(label="Mean")
 HOSTILE = "<script>alert(1)</script> </title> \"' & %{x} {{ 7*7 }}\nb"
@@ -63,19 +62,6 @@ def every_chart(label: str, values: list[Any]) -> list[Chart]:
         track,
     ]
     return [chart("c", label, plot) for plot in plots]  # type: ignore[arg-type]
-
-
-def beaten(one: tuple[float, float], points: list[tuple[float, float]], better: Better) -> bool:
-    sign = 1 if better == "lower" else -1
-    return any(sign * x <= sign * one[0] and y >= one[1] and (x, y) != one for x, y in points)
-
-
-@given(st.lists(st.tuples(scores, scores), max_size=25), st.sampled_from(["lower", "higher"]))
-def test_frontier_is_what_no_other_point_beats(points: list[tuple[float, float]], better: Better) -> None:
-    found = frontier(points, better)
-    assert set(found) == {i for i, p in enumerate(points) if not beaten(p, points, better)}
-    assert found == sorted(found, key=lambda i: (points[i][0], i))
-    assert frontier([(math.nan, 9), (1, math.nan), (2, 3)], "lower") == [2]
 
 
 def test_the_frontier_is_a_line_of_steps_to_the_last_point() -> None:
