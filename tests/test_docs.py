@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -155,14 +156,13 @@ def test_every_command_is_in_the_json_page() -> None:
 @pytest.mark.parametrize(
     ("row", "source"),
     [
-        ("## `harness run --json`", (report._report_json, report._trained_json, report._over_seeds_json)),
-        ("## `harness run --json`", (scores.spread_json, report._result_json, ScoreCost, PlanCost.to_json)),
+        ("## `harness run --json`", (report, scores.spread_json, ScoreCost, PlanCost.to_json)),
         ("| `harness train` |", (train._made_json,)),
         ("| `harness train --dry-run` |", (TrainingCost,)),
     ],
 )
 def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source: tuple[Any, ...]) -> None:
-    """The keys of the dictionaries that a function writes, or the fields of a dataclass."""
+    """The keys of the dictionaries that a function or a module writes, or the fields of a dataclass."""
     page = (ROOT / "docs" / "json.md").read_text().partition(row)[2]
     part = page.partition("\n## ")[0] if row.startswith("#") else page.partition("\n")[0]
     names = [
@@ -174,9 +174,9 @@ def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source:
     assert [name for name in names if f"`{name}`" not in part] == []
 
 
-def keys_in(function: Callable[..., Any]) -> list[str]:
-    """The keys of the dictionaries in a function's code."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+def keys_in(code: Callable[..., Any] | ModuleType) -> list[str]:
+    """The keys of the dictionaries in the code of a function or a module."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     keys = (key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys)
     return [key.value for key in keys if isinstance(key, ast.Constant)]
 

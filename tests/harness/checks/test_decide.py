@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev, variance
@@ -19,12 +19,6 @@ from hypothesis import strategies as st
 from fakes import task
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import (
-    _Decisions,
-    _discoveries,
-    _Level,
-    _of_task,
-    _tested,
-    _to_settle,
     around,
     baseline_power,
     conclude,
@@ -37,6 +31,7 @@ from harness.checks.outcome import (
     KnownErrors,
     MeanOutcome,
     Overall,
+    Power,
     Sensitivity,
     TaskOutcome,
     Verdict,
@@ -45,7 +40,7 @@ from harness.checks.policy import DEFAULT, Policy
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import Stratum, Units
-from harness.core.types import Column, Suite
+from harness.core.types import Column, Suite, Task
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)
@@ -80,7 +75,7 @@ def sides(mine: Sequence[ScoredRecord], theirs: Sequence[ScoredRecord]) -> Compa
 SUITE = Suite(name="one", title="", columns=(Column(name="T", type="any", tasks=(task("T"),)),))
 
 
-def decided(both: Comparison, suites: Sequence[Suite], policy: Policy) -> _Decisions:
+def decided(both: Comparison, suites: Sequence[Suite], policy: Policy) -> Any:
     power = baseline_power(both.baseline, suites, policy, trainings=both.candidate.trainings)
     return decide(both, suites, policy, power)
 
@@ -243,17 +238,49 @@ def test_a_loss_that_is_said_to_be_seen_is_red_in_four_of_five_checks() -> None:
 # The verdict of a line
 
 
-ALONE = _Level(alpha=0.025, tests=1)
-
-
 def made(delta: float, error: float, *, units: int = 100, **more: object) -> Difference:
     part = Part(variance=error**2, freedom=units - 1)
     return Difference(**{"mine": (0.5 + delta,), "theirs": (0.5,), "units": units, "examples": part, **more})  # type: ignore[arg-type]
 
 
-def line(one: Difference, margin: float, level: _Level = ALONE) -> MeanOutcome:
-    empty = MeanOutcome(suite="s", verdict="inconclusive")
-    return _tested(empty, one, Sensitivity(margin=margin), level, 0.05, "queries")
+@dataclass(frozen=True, kw_only=True)
+class Planted(Comparison):
+    """Sides whose differences are given."""
+
+    given: Mapping[str, Difference]
+
+    def differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
+        return {task.name: self.given[task.name] for task in tasks}
+
+
+def planted(
+    ones: Mapping[str, Difference], margin: float, policy: Policy = DEFAULT, unit: str = "queries"
+) -> Any:
+    """The decisions on a suite with a task for each difference, all within one margin."""
+    stratum = Stratum(measures=("mean",), examples="same", gold=np.zeros(0), predicted=LEVEL[None, None])
+    units = Units(metric="m", unit=unit, strata=(stratum,))
+    made = {"task": {}, "model": {}, "identity": {}, "provenance": {}, "score": 0.5, "units": units}
+    mine, theirs = (
+        CheckSide(
+            runs=(),
+            home=Path(),
+            scored=dict.fromkeys(ones, (ScoredRecord(key=key, **made),)),  # type: ignore[arg-type]
+            missing=dict.fromkeys(ones, 0),
+        )
+        for key in "xa"
+    )
+    both = Planted(candidate=mine, baseline=theirs, failures={}, given=ones)
+    limit = Sensitivity(margin=margin)
+    power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
+    columns = tuple(Column(name=name, type="any", tasks=(task(name),)) for name in ones)
+    return decide(both, [replace(SUITE, columns=columns)], policy, power)
+
+
+def line(one: Difference, margin: float, *, tests: int = 0, unit: str = "queries") -> TaskOutcome:
+    """The outcome of a suite's only task, or of one of so many that must not regress, all alike."""
+    names = [*(f"T{at}" for at in range(tests)), "other"] if tests else ["T0"]
+    found = planted(dict.fromkeys(names, one), margin, of(must_not_regress=("T*",)), unit)
+    return found.tasks[0]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -302,19 +329,13 @@ def test_bounds_and_p_values_decide_alike(third: float) -> None:
     """Whatever the skewness, p is below its level where the bound is beyond its limit."""
     for delta in np.linspace(-0.03, 0.02, 41):
         part = Part(variance=0.005**2, freedom=50, third=third * 0.005**3)
-        one = line(made(float(delta), 0.0, examples=part), 0.01, _Level(alpha=0.02, tests=4))
+        one = line(made(float(delta), 0.0, examples=part), 0.01, tests=4)
         low, high, p = numbers(one)
         if one.verdict == "regressed":
             assert p < 0.02
         else:
             assert (p < 0.05) == (low > -0.01)
         assert high >= delta + Part(variance=0.005**2, freedom=50).reach(0.995) - 1e-12
-
-
-def of_task(one: Difference, level: _Level, margin: float = 0.01, policy: Policy = DEFAULT) -> TaskOutcome:
-    both = sides([record("x", 0.0)], [record("a", 0.0)])
-    empty = TaskOutcome(task="T", type="STS", metric="m", verdict="missing")
-    return _of_task(empty, both, one, Sensitivity(margin=margin), level, policy)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +352,7 @@ def of_task(one: Difference, level: _Level, margin: float = 0.01, policy: Policy
 def test_a_collapse_is_red_by_its_adjusted_bound(
     delta: float, error: float, margin: float, expected: tuple[str, bool]
 ) -> None:
-    one = of_task(made(delta, error), _Level(alpha=0.02, tests=40), margin)
+    one = line(made(delta, error), margin, tests=40)
     assert (one.verdict, one.collapsed) == expected
     if expected[0] == "regressed":
         assert one.p == pytest.approx(40 * scipy.stats.t.cdf(delta / error, 99))
@@ -371,7 +392,9 @@ def test_discoveries_are_those_of_scipy(p: list[float], alpha: float) -> None:
     tested = {str(at): made(-0.01 * float(scipy.stats.t.isf(one, 99)), 0.01) for at, one in enumerate(p)}
     expected = scipy.stats.false_discovery_control(p, method="bh")
     clear = {at for at, one in enumerate(expected) if abs(one - alpha) > 1e-6}
-    fallen, risen = (_discoveries(tested, alpha, gain=gain) for gain in (False, True))
+    outcomes = planted(tested, 1.0, of(alpha=alpha)).tasks
+    fallen = {one.task for one in outcomes if one.suspect}
+    risen = {one.task for one in outcomes if one.verdict == "improved"}
     assert {int(at) for at in fallen} & clear == {at for at in clear if expected[at] < alpha}
     assert not risen or min(p) > 0.4 or fallen != risen
 
@@ -401,19 +424,20 @@ def test_the_number_of_units_that_is_named_settles_it_four_times_of_five(
     delta: float, margin: float, tests: int
 ) -> None:
     """If the true difference is what was seen, the candidate is measured anew with that many."""
-    spread, level, trials = 0.3, _Level(alpha=0.02, tests=tests), 400
-    count = named(_to_settle(made(delta, spread / 10), margin, 0.05, level.each, "queries"))["queries"]
+    spread, trials = 0.3, 400
+    count = named(line(made(delta, spread / 10), margin, tests=tests).to_settle)["queries"]
     error = spread / sqrt(count)
     drawn = np.random.default_rng(0).normal(delta, error, trials)
     right = ("regressed",) if delta < -margin / 2 else ("passed", "improved")
-    settled = sum(line(made(float(d), error, units=count), margin, level).verdict in right for d in drawn)
+    ends = [line(made(float(d), error, units=count), margin, tests=tests).verdict for d in drawn]
+    settled = sum(verdict in right for verdict in ends)
     assert settled / trials == pytest.approx(0.8, abs=4 * sqrt(0.16 / trials))
 
 
 def test_seeds_are_named_where_runs_are_what_is_uncertain() -> None:
     mine, theirs = (0.45, 0.47, 0.52), (0.50, 0.55, 0.48)
     one = made(0.0, 0.0001, mine=mine, theirs=theirs)
-    found = named(_to_settle(one, 0.0, 0.05, 0.025, "queries"))
+    found = named(line(one, 0.0).to_settle)
     assert found.keys() == {"seeds"}
     variance = 3 * (one.seeds.variance if one.seeds else 0)
     reach = scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8)
@@ -421,17 +445,16 @@ def test_seeds_are_named_where_runs_are_what_is_uncertain() -> None:
 
 
 def test_where_no_number_would_do_none_is_named() -> None:
-    assert _to_settle(made(0.0, 0.01), 0.0, 0.05, 0.025, "draws") == "more draws"
+    assert line(made(0.0, 0.01), 0.0, unit="draws").to_settle == "more draws"
     seeds = made(0.0, 0.01, mine=(0.5, 0.5), theirs=(0.4, 0.6))
-    assert _to_settle(seeds, 0.0, 0.05, 0.025, "texts") == "more seeds and more texts"
+    assert line(seeds, 0.0, unit="texts").to_settle == "more seeds and more texts"
 
 
 def test_a_mean_is_settled_by_times_as_many_examples() -> None:
-    mean = MeanDifference.over_suite(suite(a=("a",), b=("b",)), {n: made(0.0, 0.02) for n in "ab"})
-    assert mean is not None
+    (mean,) = planted({n: made(0.0, 0.02) for n in "ab"}, 0.01).means
     reach = scipy.stats.norm.ppf(0.95) + scipy.stats.norm.ppf(0.8)
     times = (0.02**2 / 2) / (0.01 / reach) ** 2
-    assert _to_settle(mean, 0.01, 0.05, 0.025, "examples") == f"about {times:.1f} times as many examples"
+    assert mean.to_settle == f"about {times:.1f} times as many examples"
 
 
 # The mean over a suite's columns: what counts once, what is independent, and what is not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +12,14 @@ import pytest
 
 from check_data import TASKS, small_check
 from fakes import artifact, encoding, record
-from harness.checks.baselines import Baseline, BaselineModel
+from harness.checks.baselines import Baseline, BaselineModel, write_baseline
 from harness.checks.report import print_check
 from harness.cli import invoke
-from harness.commands import baseline, data, proxy, run, watch
+from harness.commands import run
 from harness.core import terminal
 from harness.core.terminal import console
 from harness.core.types import SuiteOptions
+from harness.data.folder import Manifest
 from harness.driver.estimate import PlanCost
 from harness.driver.execute import Result
 from harness.driver.report.run import Report
@@ -25,14 +27,14 @@ from harness.driver.report.trained import print_trained_result
 from harness.plan.catalog import open_suites
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
 from harness.plan.request import PreparedRun, Request
-from harness.proxy.document import Proxy
+from harness.proxy.document import PROXIES, Proxy
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import ScoreCost
 from harness.results.scores import Mean, TaskResult, TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
-from harness.watch.state import Watch, WatchEntry
-from leaderboard.commands import token
+from harness.watch.state import WATCHES, Watch, WatchEntry
+from leaderboard.web.tokens import Tokens
 
 LONG = ("TweetTopicSingleClassification", "MassiveScenarioVNClassification")
 SUITES = tuple(f"mteb:{name}" for name in LONG)
@@ -132,23 +134,26 @@ def of_a_check(_results: Path) -> None:
     print_check(shown, console(), every=True)
 
 
-def of_baselines(_results: Path) -> None:
+def of_baselines(results: Path) -> None:
     models = tuple(
         BaselineModel(model=name, source=name, artifact="a" * 64, folder="f", keys={"STS12": ("k",)})
         for name in NAMES
     )
     when = "2026-01-02T03:04:05+00:00"
-    baseline._table([Baseline(name=BASELINE, when=when, suites=SUITES, seeds=3, options={}, runs=models[:1])])
+    one = Baseline(name=BASELINE, when=when, suites=SUITES, seeds=3, options={}, runs=models[:1])
+    write_baseline(results, one, replace=False)
+    typed("baseline", "list")(results)
 
 
-def of_watches(_results: Path) -> None:
+def of_watches(results: Path) -> None:
     entry = WatchEntry(step=100_000, name="step-100000", state="failed", reason=f"{LONG[0]} has no data")
     one = Watch(name=BASELINE, source=f"/data/{PATH}", suite=SUITES[1], request={}, checkpoints=(entry,))
-    watch._print_list([one], Path("results"), console())
-    watch._print_watch(one, console())
+    WATCHES.write(results, one.name, one.to_json())
+    typed("watch", "--list")(results)
+    typed("watch", one.name, "--show")(results)
 
 
-def of_proxies(_results: Path) -> None:
+def of_proxies(results: Path) -> None:
     task = {
         "splits": ["test"],
         "subsets": ["default"],
@@ -180,20 +185,29 @@ def of_proxies(_results: Path) -> None:
             "imported": {"source": "mteb-results", "id": "x", "when": "2026-01-01"},
         }
     )
-    proxy._print_list([found])
-    proxy._print(found)
+    PROXIES.write(results, found.name, found.to_json())
+    typed("proxy", "list")(results)
+    typed("proxy", "show", found.name)(results)
 
 
-def of_data(_results: Path) -> None:
-    row = (PATH, "0123456789ab", ", ".join(LONG), "123.4 MB", "data root", "unverified")
-    data._print_table(data.HEADER, [row])
+def of_data(results: Path) -> None:
+    """A data set that lies in the root, and those that two tasks lack there."""
+    (results / PATH).mkdir(parents=True)
+    (results / PATH / "test.jsonl").touch()
+    manifest = Manifest(repo=PATH, revision="0123456789ab", files={})
+    (results / PATH / ".harness.json").write_text(manifest.to_json())
+    suites = [part for name in SUITES for part in ("--suite", name)]
+    for wanted in ([], suites):
+        _zero(invoke(["data", "list", "--offline", "--data", str(results), *wanted]))
 
 
-def of_tokens(_results: Path) -> None:
+def of_tokens(results: Path) -> None:
     days = dict.fromkeys(("created", "expires", "revoked"), "2026-01-02T03:04:05Z")
-    token._print_table(
-        [{"name": BASELINE, "state": "revoked", "scope": "records:write", "tail": "abcd", **days}]
-    )
+    one = {"name": BASELINE, "scope": "records:write", "digest": "d" * 64, "tail": "abcd", **days}
+    path = Tokens(results).path
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema": 1, "tokens": [one]}))
+    typed("token", "list")(results)
 
 
 def typed(*arguments: str) -> Callable[[Path], None]:

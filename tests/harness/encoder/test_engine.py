@@ -21,9 +21,10 @@ from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError
 from harness.core.types import ROLES, Artifact, Role
 from harness.encoder import engine
-from harness.encoder.engine import Encoder, _prepare, _use_onednn
+from harness.encoder.engine import Encoder, TokenizedTexts
 from harness.encoder.folder.content import content_key
 from harness.encoder.folder.description import describe, resolve_encoding
+from harness.encoder.loading import load
 from harness.encoder.sanity import check_encoder
 from tiny import library
 
@@ -49,11 +50,21 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder(bare: Path) -> Encoder:
-    from harness.encoder.loading import load
-
     key, weights = content_key(bare)
     artifact = Artifact(name="bare", source=str(bare), folder=bare, key=key, weights=weights)
     return load(artifact, resolve_encoding(describe(bare), Settings()), device="cpu")
+
+
+def threaded(threads: int, load: Callable[[], Encoder]) -> Encoder:
+    """An encoder on so many threads of the CPU; 0 are the caller's alone."""
+    import torch
+
+    before = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: threads)
+        found = load()
+    torch.set_num_threads(before)
+    return found
 
 
 POOLINGS = ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "cls+mean+max"]
@@ -98,7 +109,7 @@ def test_padding_goes_to_the_tokenizers_side(build: Build, loaded: Loaded) -> No
     together = ours.encode_batch(TEXTS, prompt="query: ")
     # In a batch, a BERT of transformers counts its positions from the padding on.
     assert np.abs(together - theirs.encode(TEXTS, prompt="query: ", batch_size=1)).max() < 1e-5
-    mask = _prepare(ours.model, TEXTS, "", "").features((0, len(TEXTS)))["attention_mask"]
+    mask = TokenizedTexts(ours.model[0], TEXTS).features((0, len(TEXTS)))["attention_mask"]
     assert mask[:, -1].all()
     assert not mask[:, 0].all()
 
@@ -188,8 +199,6 @@ def test_each_side_has_its_tower(tmp_path: Path, build: Build, loaded: Loaded) -
 def test_a_gpu_gives_the_same_vectors(
     build: Build, artifact: Callable[..., Artifact], loaded: Loaded, dtype: Any
 ) -> None:
-    from harness.encoder.loading import load
-
     folder = build(dense=True, normalize=True)
     encoding = resolve_encoding(describe(folder), Settings(dtype=dtype))
     encoder = load(artifact(folder), encoding, device="cuda:0")
@@ -217,12 +226,14 @@ def test_equal_texts_are_encoded_once(encoder: Encoder) -> None:
     assert (vectors[:5] == vectors[0]).all()
 
 
-def test_windows_and_threads_change_nothing(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_and_threads_change_nothing(
+    encoder: Encoder, bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = [f"one {'two ' * (i % 13)} {i}" for i in range(200)]
     whole = encoder.encode(texts)
     monkeypatch.setattr(engine, "WINDOW", 16)
-    monkeypatch.setattr(encoder, "_threads", 1)
-    assert np.abs(encoder.encode(texts) - whole).max() < 1e-5
+    single = threaded(1, lambda: loaded(bare))
+    assert np.abs(single.encode(texts) - whole).max() < 1e-5
 
 
 @pytest.mark.parametrize("at_once", [10, 16, 1000])
@@ -248,12 +259,13 @@ def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) 
     assert (most[1] > 1) == (at_once > 10)
 
 
-def test_batch_tokens_change_no_vector(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_tokens_change_no_vector(
+    encoder: Encoder, bare: Path, artifact: Callable[..., Artifact]
+) -> None:
     texts = [f"{'the cat sat ' * (n % 7)}{n}" for n in range(40)]
     expected = encoder.encode(texts)
-    monkeypatch.setattr(encoder, "_at_once", 8)
-    monkeypatch.setattr(encoder, "_budget", 8)
-    assert np.abs(encoder.encode(texts) - expected).max() <= 1e-5
+    few = load(artifact(bare), encoder.encoding, device="cpu", batch_tokens=8)
+    assert np.abs(few.encode(texts) - expected).max() <= 1e-5
 
 
 def test_progress_adds_up(encoder: Encoder) -> None:
@@ -297,9 +309,10 @@ def test_a_keeper_gets_every_vector_once_and_while_others_are_made(
 
 
 def test_a_keeper_gets_what_is_finished_when_encoding_is_interrupted(
-    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C reaches the caller while it waits; the batch that runs is finished, and no other begins."""
+    encoder = threaded(1, lambda: loaded(bare))
     texts = [f"text {i} {'a ' * (i % 30)}" for i in range(300)]
     whole = dict(zip(texts, encoder.encode(texts), strict=True))
     real, finished, calls = encoder.model[0].forward, [], []
@@ -314,7 +327,6 @@ def test_a_keeper_gets_what_is_finished_when_encoding_is_interrupted(
         return found
 
     monkeypatch.setattr(encoder.model[0], "forward", forward)
-    monkeypatch.setattr(encoder, "_threads", 1)
     kept, before = Kept(), signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -381,10 +393,9 @@ def on_a_cpu() -> Exception:
 def test_a_batch_too_large_is_halved(
     bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], threads: int
 ) -> None:
-    encoder = loaded(bare)
+    encoder = threaded(threads, lambda: loaded(bare))
     texts = [f"one {'two ' * (i % 13)} {i}" for i in range(300)]
-    expected = encoder.encode(texts)
-    monkeypatch.setattr(encoder, "_threads", threads)
+    expected = loaded(bare).encode(texts)
     limited(encoder, monkeypatch, 100, error)
     assert np.abs(encoder.encode(texts) - expected).max() < 1e-5
     assert encoder.notes
@@ -437,12 +448,26 @@ def model() -> Any:
     return torch.nn.Sequential(*layers).eval()
 
 
+def taken(layers: Any, folder: Path) -> Any:
+    """The layers of a model after an encoder on the CPU has taken it."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    class Idle(torch.nn.Module):
+        def forward(self, features: Any) -> Any:
+            return features
+
+    model = SentenceTransformer(modules=[*library(folder), Idle()], device="cpu")
+    model[-1].layers = layers
+    Encoder(model, resolve_encoding(describe(folder), Settings()))
+    return layers
+
+
 @pytest.mark.parametrize("shape", [(24,), (1, 24), (5, 24), (3, 5, 24), (0, 24)])
-def test_products_are_the_same(shape: tuple[int, ...]) -> None:
+def test_products_are_the_same(shape: tuple[int, ...], bare: Path) -> None:
     import torch
 
-    plain, fast = model(), model()
-    _use_onednn(fast)
+    plain, fast = model(), taken(model(), bare)
     assert "forward" in vars(fast[0])
     given = torch.randn(shape)
     with torch.inference_mode():
@@ -451,23 +476,22 @@ def test_products_are_the_same(shape: tuple[int, ...]) -> None:
         assert torch.allclose(fast(turned), plain(turned), atol=1e-6)
 
 
-def test_only_plain_float32_layers_change() -> None:
+def test_only_plain_float32_layers_change(bare: Path) -> None:
     import torch
 
     class Own(torch.nn.Linear):
         pass
 
     changed = torch.nn.ModuleList([Own(2, 2), torch.nn.Linear(2, 2).bfloat16(), torch.nn.Identity()])
-    _use_onednn(changed)
+    taken(changed, bare)
     assert not any("forward" in vars(module) for module in changed)
 
 
-def test_without_onednn_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onednn_nothing_changes(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    plain = model()
-    _use_onednn(plain)
+    plain = taken(model(), bare)
     assert "forward" not in vars(plain[0])
 
 

@@ -25,9 +25,10 @@ from harness.core.types import SIDES, Data, Outcome, Task
 from harness.jobs.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.plan.request import Request
 from harness.search.bm25 import STOP_WORDS, bm25, ranking_text
+from ready_tasks import score
 from retrieval_data import lay_own
 from suites._content import Content, Document, Query, Retrieval
-from suites._mteb.source import BuiltSource, _run
+from suites._mteb.source import BuiltSource
 
 # What a user types
 
@@ -183,7 +184,7 @@ def searched(
         search: Any = BM25Search(**others)
         search.mteb_model_meta = ModelMeta.create_empty(overwrites={"name": "a/b", "revision": "0"})
         theirs = stock.evaluate(search, "test", subsets_to_run=["default"], encode_kwargs={})
-        ours = _run(own, BM25Ranker(bm25(f"bm25:{settings}")[1]))
+        ours = score(own, BM25Ranker(bm25(f"bm25:{settings}")[1]))
     return dict(theirs["default"]), ours
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.overrides import TorchFunctionMode
 
 from harness.core.types import Similarity
 from harness.search import search
@@ -64,22 +68,23 @@ def test_of_equal_documents_the_first_are_found_whatever_the_blocks(
     assert np.array_equal(scores, np.take_along_axis(truth, order, axis=1))
 
 
-def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
+class Largest(TorchFunctionMode):
+    """Notes the size of the largest tensor that torch makes."""
 
-    largest = 0
-    real = search._scores
+    bytes = 0
 
-    def watched(a: torch.Tensor, b: torch.Tensor, similarity: Similarity) -> torch.Tensor:
-        nonlocal largest
-        scores = real(a, b, similarity)
-        largest = max(largest, scores.numel())
-        return scores
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor):
+            self.bytes = max(self.bytes, found.nbytes)
+        return found
 
-    monkeypatch.setattr(search, "_scores", watched)
+
+def test_the_whole_score_matrix_is_never_held() -> None:
     documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    search.top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
-    assert largest <= search.QUERY_BLOCK * search.DOCUMENT_BLOCK < 1500 * 100_000
+    with Largest() as largest:
+        search.top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
+    assert largest.bytes == 4 * search.QUERY_BLOCK * search.DOCUMENT_BLOCK < 4 * 1500 * 100_000
 
 
 def test_compare_is_one_row_of_the_matrix() -> None:
@@ -203,20 +208,11 @@ def test_the_best_documents_come_first_and_those_without_a_vector_never() -> Non
         assert scores == pytest.approx(row[at], abs=1e-6)
 
 
-def test_products_are_held_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    queries, documents, largest = tokens([32] * 60, 1), tokens([40] * 300, 2), 0
-    real = search._best_products
-
-    def watched(products: torch.Tensor, *given: object) -> torch.Tensor:
-        nonlocal largest
-        largest = max(largest, products.nbytes)
-        return real(products, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(search, "_best_products", watched)
-    maxsim(queries, documents, memory=2**20)
-    assert 2**19 < largest <= 2**20 < 4 * 60 * 32 * 300 * 40
+def test_products_are_held_in_blocks() -> None:
+    queries, documents = tokens([32] * 60, 1), tokens([40] * 300, 2)
+    with Largest() as largest:
+        maxsim(queries, documents, memory=2**20)
+    assert 2**19 < largest.bytes <= 2**20 < 4 * 60 * 32 * 300 * 40
 
 
 def test_scores_of_many_queries_and_short_documents_are_held_in_blocks() -> None:

@@ -6,7 +6,7 @@ import watch_alarms
 from scipy import stats
 
 from harness.checks.difference import Difference, MeanDifference
-from harness.watch.changes import ALARMS, HINDSIGHT, _arrivals, _forecast, changes, level_of, look_at
+from harness.watch.changes import ALARMS, HINDSIGHT, changes, level_of, look_at
 from harness.watch.state import Look, Watch, WatchEntry
 
 EVEN = [1000 * step for step in range(1, 31)]
@@ -23,15 +23,17 @@ def smooth(steps: list[int], shape: str) -> np.ndarray:
 def test_the_forecast_is_the_prediction_interval_of_a_straight_line() -> None:
     """Against the mean of a future observation as scipy's regression gives its parts."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=8)
-    y = 2 * x + rng.normal(size=8)
-    fit = stats.linregress(x, y)
-    residual = np.sqrt(((y - fit.intercept - fit.slope * x) ** 2).sum() / 6)
+    steps = EVEN[:9]
+    x = np.log1p(steps) - np.log1p(steps[8])
+    y = 2 * x + rng.normal(size=9)
+    y[8] -= 9
+    fit = stats.linregress(x[:8], y[:8])
+    residual = np.sqrt(((y - fit.intercept - fit.slope * x)[:8] ** 2).sum() / 6)
     error = np.sqrt(residual**2 + fit.intercept_stderr**2)
-    expected, found, degrees = _forecast(x, y, 0.0)
-    assert expected == pytest.approx(fit.intercept)
-    assert found == pytest.approx(error)
-    assert degrees == 6
+    (found,) = changes(steps, y)
+    assert (found.step, found.kind) == (steps[8], "drop")
+    assert found.size == pytest.approx(fit.intercept - y[8])
+    assert found.p == pytest.approx(stats.t.cdf(-found.size / error, 6))
 
 
 @pytest.mark.slow
@@ -49,10 +51,13 @@ def test_smooth_curves_are_flagged_as_often_as_said(steps: list[int], shape: str
 
 
 @pytest.mark.parametrize("count", [10, 30])
-def test_one_sound_checkpoint_in_a_hundred_is_flagged_on_arrival(count: int) -> None:
+def test_one_sound_checkpoint_in_a_hundred_is_flagged_on_arrival(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.watch.changes.DRAWS", 1)  # nothing is found with hindsight
     rng = np.random.default_rng(1)
-    x, curves = np.log1p(EVEN[:count]), 20_000 // count
-    drops = sum(len(_arrivals(x, rng.normal(0.5, 0.005, count))[0]) for _ in range(curves))
+    curves = 20_000 // count
+    drops = sum(len(changes(EVEN[:count], rng.normal(0.5, 0.005, count))) for _ in range(curves))
     assert 0.007 <= drops / (curves * (count - 5)) <= 0.012
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,11 +31,12 @@ from harness.plan.catalog import open_suites
 from harness.results.scores import Aggregates
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
+from ready_tasks import score
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._mteb import examples, snapshot, source
-from suites._mteb.examples import _per_query
-from suites._mteb.model import Model, _document_texts, corpus_texts
-from suites._mteb.source import BuiltSource, MtebSource, _quiet, _run
+from suites._mteb.examples import Examples
+from suites._mteb.model import Model, corpus_texts
+from suites._mteb.source import BuiltSource, MtebSource
 from suites._mteb.tasks import benchmark_or_task
 
 # Suites
@@ -245,7 +247,7 @@ def test_a_reranking_run_has_all_candidates() -> None:
     with quiet():
         made: Any = BuiltSource(loader=Given("Equal documents")).mteb_task(asked, seed=42)
         made.dataset["default"]["test"]["top_ranked"] = {f"q{i}": names[i : i + 150] for i in range(5)}
-        found = _run(made, Bags())
+        found = score(made, Bags())
     assert Counter(found.run["query_id"]) == dict.fromkeys([f"q{i}" for i in range(5)], 150)
     output = record_output(record(asked, found.main_score), found.examples, found.run)
     part = RECORDS.parse(output["record"].decode(), where="made").run
@@ -421,7 +423,12 @@ def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
 def test_another_mteb_than_results_name_may_not_score(
     installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_installed", lambda: installed)
+    def version(name: str) -> str:
+        if name == "mteb" and installed:
+            return installed
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("importlib.metadata.version", version)
     monkeypatch.setattr(snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
     with pytest.raises(UsageError) as caught:
         scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
@@ -431,6 +438,16 @@ def test_another_mteb_than_results_name_may_not_score(
     )
 
 
+def some_pairs(name: str, **more: Any) -> AbsTask:
+    """A task of mteb of this name that has its data, which is none of its own."""
+    columns = {"sentence1": texts(9), "sentence2": texts(9, 3), "score": [float(i % 4) for i in range(9)]}
+    data = DatasetDict({"test": Dataset.from_dict(columns)})
+    bounds = {"min_score": 0, "max_score": 3}
+    found = made(abstasks.AbsTaskSTS, data, metric="cosine_spearman", **bounds, **more)
+    found.metadata = found.metadata.model_copy(update={"name": name})
+    return found
+
+
 @pytest.mark.parametrize("offline", [True, False])
 def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
     offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -438,13 +455,14 @@ def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
     """In the hub's cache its data is the hub's, as long as the hub may be asked."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(source, "_fresh", lambda *_, **__: None)
-    monkeypatch.setattr(source, "_run", lambda *_: Outcome(main_score=0.5, scores={}))
+    monkeypatch.setattr("mteb.get_task", lambda *_, **__: some_pairs("SKQuadRetrieval"))
     wanted = benchmark_or_task("SKQuadRetrieval", called="it", options=SuiteOptions()).tasks[0]
     root, held = tmp_path / "root", tmp_path / "hub" / "snapshots" / "sha"
     for data in (root, held) if offline else (root,):
         with pytest.raises(DataError, match=rf"reads TUKE-KEMT/retrieval-skquad from .* not from {data}\."):
             wanted.source.evaluate(wanted, Bags(), seed=42, data=data)
+    held.mkdir(parents=True)
+    (held / "test.jsonl").touch()
     for data in () if offline else (held, None):
         found = wanted.source.evaluate(wanted, Bags(), seed=42, data=data)
         assert "at the hub's newest revision" in found.notes[0]
@@ -457,8 +475,7 @@ def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
 def test_data_that_is_pinned_to_a_branch_is_told(
     name: str, revision: str, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_fresh", lambda *_, **__: None)
-    monkeypatch.setattr(source, "_run", lambda *_: Outcome(main_score=0.5, scores={}, notes=("first",)))
+    monkeypatch.setattr("mteb.get_task", lambda *_, **__: some_pairs(name, notes=("first",)))
     wanted = benchmark_or_task(name, called="it", options=SuiteOptions()).tasks[0]
     wanted = replace(wanted, data=replace(wanted.data, revision=revision))
     found = wanted.source.evaluate(wanted, Bags(), seed=42, data=None)
@@ -485,7 +502,9 @@ def test_documents_read_as_mteb_reads_them(titles: bool) -> None:
         lines = [{**line, "title": title} for line, title in zip(lines, ["T", "", "U "], strict=True)]
     corpus = Dataset.from_list(lines)
     with quiet():
-        assert _document_texts(corpus) == _retrieval_texts(corpus, PromptType.document)
+        data = {"default": {"test": {"corpus": corpus}}}
+        search = made(abstasks.AbsTaskRetrieval, data, metric="ndcg_at_10")
+        assert corpus_texts(search) == _retrieval_texts(corpus, PromptType.document)
 
 
 @pytest.mark.shared
@@ -503,17 +522,21 @@ def test_published_scores_of_minilm(name: str, published: float, shared: Path, t
 
 
 def test_columns_come_as_lists_of_ones_own() -> None:
-    from datasets import Dataset, DatasetDict
+    @dataclass(frozen=True)
+    class Three:
+        def content(self) -> Content:
+            given = tuple(Row(id=text, text=text, label=label) for text, label in ("aX", "bY", "cX"))
+            return Labelled(train=given, test=given)
 
-    from suites._mteb.source import _with_lists
-
-    plain = Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, 0]})
-    made = _with_lists(DatasetDict({"test": plain}))
+    plain = Dataset.from_dict({"id": ["a", "b", "c"], "text": ["a", "b", "c"], "label": [0, 1, 0]})
+    asked = replace(task("Classification"), name="Three")
+    made = BuiltSource(loader=Three()).mteb_task(asked, seed=42).dataset
+    assert made is not None
     labels = made["test"]["label"]
     assert labels == [0, 1, 0]
     labels.append(5)
     assert made["test"]["label"] == [0, 1, 0]
-    assert made["test"][1] == {"text": "b", "label": 1}
+    assert made["test"][1] == {"id": "b", "text": "b", "label": 1}
     assert made["test"].select([2, 0])["text"][:] == ["c", "a"]
     assert list(made["test"]) == list(plain)
 
@@ -553,8 +576,7 @@ def made(
 
 
 def lines_and_scores(task: AbsTask, subset: str = "default") -> tuple[list[dict[str, Any]], Any]:
-    with _quiet():
-        found = _run(task, Bags())
+    found = score(task, Bags())
     assert found.notes == ()
     return [line for line in table(found) if line["subset"] == subset], found.scores["test"][subset]
 
@@ -717,13 +739,16 @@ def test_too_many_lines_are_not_made_and_the_score_stays(
     subsets = ("a-b", "b-a") if parallel else ("default",)
     task = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=subsets, parallel_subsets=parallel)
     monkeypatch.setattr(examples, "MOST", 17)
-    wrote: list[object] = []
-    save = task._save_task_predictions
-    monkeypatch.setattr(
-        AbsTask, "_save_task_predictions", lambda _, *a, **k: wrote.append(1) or save(*a, **k)
-    )
-    with quiet():
-        found = _run(task, Bags())
+    wrote: list[Path] = []
+    evaluate = task.evaluate
+
+    def watched(*arguments: Any, prediction_folder: Path | None, **more: Any) -> Any:
+        found = evaluate(*arguments, prediction_folder=prediction_folder, **more)
+        wrote.extend(prediction_folder.iterdir() if prediction_folder else ())
+        return found
+
+    monkeypatch.setattr(task, "evaluate", watched)
+    found = score(task, Bags())
     assert found.main_score == 1
     assert (found.examples, found.notes) == ({}, ("No per-example results: there are more than 17.",))
     assert bool(wrote) != parallel
@@ -734,9 +759,8 @@ def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch
         raise ValueError("the draws do not fit")
 
     data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
-    monkeypatch.setattr(examples, "_bitext", broken)
-    with quiet():
-        found = _run(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
+    monkeypatch.setattr(examples.json, "loads", broken)
+    found = score(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
     assert (found.main_score, found.examples) == (1, {})
     assert found.notes == ("No per-example results: ValueError: the draws do not fit",)
 
@@ -810,7 +834,7 @@ def test_a_corpus_of_mtebs_other_kinds() -> None:
 # A metric over subqueries is known of each of them, and its mean over base queries is mteb's
 
 
-def test_the_mean_over_base_queries_is_that_of_mteb() -> None:
+def test_the_mean_over_base_queries_is_that_of_mteb(tmp_path: Path) -> None:
     from mteb._evaluators.retrieval_metrics import max_over_subqueries
 
     rng = np.random.default_rng(3)
@@ -822,11 +846,15 @@ def test_the_mean_over_base_queries_is_that_of_mteb() -> None:
             judged[f"{base}_{part}"] = relevant
             names = rng.choice(documents, size=8, replace=False)
             found[f"{base}_{part}"] = {str(name): float(rng.normal()) for name in names}
-    scored = _per_query("max_over_subqueries_map_at_1000", judged, found)
+    metric = "max_over_subqueries_map_at_1000"
+    data = {"default": {"test": {"relevant_docs": judged}}}
+    model = Model(Bags())
+    model.found["default", "test"] = found
+    kept = Examples(made(abstasks.AbsTaskRetrieval, data, metric=metric), model, tmp_path)
+    kept.after("test", ["default"])
+    scored = dict(zip(kept.columns["example_id"], kept.columns["metric"], strict=True))
     assert list(scored) == list(judged)
     by_base = {query.rpartition("_")[0]: value for query, value in scored.items()}
-    expected = max_over_subqueries(judged, found, [1, 3, 5, 10, 20, 100, 1000])[
-        "max_over_subqueries_map_at_1000"
-    ]
+    expected = max_over_subqueries(judged, found, [1, 3, 5, 10, 20, 100, 1000])[metric]
     assert np.isclose(np.mean([*by_base.values()]), expected, atol=1e-5)
     assert len({scored[f"a_{part}"] for part in range(3)}) == 1
