@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 import harness
 from harness.core.types import SuiteOptions, Task
 from harness.plan.catalog import open_suite
-from harness.results.stats import Interval
+from harness.results.bootstrap import Interval
 from harness.storage.record import Record
 from harness.storage.store import Store
-from suites._code.functions import Function
+from suites._code.selection import Function
 from suites._code.source import LANGUAGES
 from suites._content import Retrieval
 

@@ -23,8 +23,8 @@ from harness.core.identity import digest
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
 from harness.data.tables import absolute_path, is_readable_folder
 from harness.data.training.own_rows import TrainingSource
-from suites._code.functions import Function, without_duplicates
 from suites._code.parsing import python_functions, python_version
+from suites._code.selection import Function, without_duplicates
 from suites._code.source import UnreadableError, read_source, require_written, source_files
 from suites._code.source_folder import SourceFolder, code_suite, stamp
 

@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from finetune.efficient.settings import EfficientSettings, apply_tuning, merge_adapters
+from finetune.efficient.settings import EfficientSettings
+from finetune.efficient.tuning import apply_tuning, merge_adapters
 from finetune.embedding.batches import Order
 from finetune.embedding.settings import Loss
 from finetune.embedding.trainer import EmbeddingSetup, batch_order, train

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from harness.checks.difference import (
-    FLAT,
     LEAST_RUNS,
     Compared,
     Difference,
@@ -33,6 +32,7 @@ from harness.checks.outcome import (
 )
 from harness.checks.policy import AUTO, EXIT_CODES, Margin, Policy
 from harness.checks.sides import CheckSide, Comparison, mean_score
+from harness.checks.significance import around, p_above, p_gain, p_loss
 from harness.core.errors import shortened
 from harness.core.types import Suite, Task
 from harness.results.scores import delta_text
@@ -206,41 +206,6 @@ def _discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) 
     return set(order[:last])
 
 
-def around(one: Compared, alpha: float) -> tuple[float, float]:
-    """The bounds of a difference, each one-sided at alpha."""
-    return one.delta + one.total.reach(alpha), one.delta + one.total.reach(1 - alpha)
-
-
-def _p_below(one: Compared, bound: float) -> float:
-    """The p-value of "the true difference is not below a bound", by the upper end of `around`."""
-    if one.total.variance <= FLAT:
-        return float(one.delta >= bound)
-    return 1 - one.total.share_below(bound - one.delta)
-
-
-def _p_above(one: Compared, bound: float) -> float:
-    """The p-value of "the true difference is not above a bound", by the lower end of `around`."""
-    if one.total.variance <= FLAT:
-        return float(one.delta <= bound)
-    return one.total.share_below(bound - one.delta)
-
-
-def p_loss(one: Compared) -> float:
-    """The p-value of "not lower than the baseline"."""
-    return _p_below(one, 0.0)
-
-
-def p_gain(one: Compared) -> float:
-    """The p-value of "not higher than the baseline"."""
-    return _p_above(one, 0.0)
-
-
-def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
-    """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
-    p = 1.0 if one.same else min(1.0, 2 * min(p_gain(one), p_loss(one)))
-    return (p, *around(one, alpha / 2))
-
-
 def _untested(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:
     """The outcome of a task before any test: its margin, and its scores as far as they are there."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
@@ -311,7 +276,7 @@ def _tested(
     """An outcome with the numbers and the verdict of its test."""
     low, high = around(one, alpha)[0], around(one, level.each)[1]
     verdict = _verdict(one, limit.margin, low, high)
-    p = p_loss(one) * level.tests if verdict == "regressed" else _p_above(one, -limit.margin)
+    p = p_loss(one) * level.tests if verdict == "regressed" else p_above(one, -limit.margin)
     return replace(
         untested,
         verdict=verdict,

@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.checks.units import TRAINED, Stratum, Units
 from harness.core.types import Suite
-from harness.results import stats
+from harness.results import bootstrap
 from harness.results.metrics import MEASURES, Floats, prepare_spearman
 
 FLAT = 1e-24
@@ -70,7 +70,7 @@ class Part:
         if self.variance <= FLAT:
             return 0.0
         skewness = self.third / self.variance**1.5
-        errors = student = float(stdtrit(min(self.freedom, stats.LARGE), share))
+        errors = student = float(stdtrit(min(self.freedom, bootstrap.LARGE), share))
         if abs(skewness) >= SYMMETRIC:
             count = 1 / skewness**2
             found = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
@@ -92,7 +92,7 @@ class Part:
         """
         total = sum(part.variance for part in parts)
         below = sum(part.variance**2 / part.freedom for part in parts)
-        freedom = total**2 / below if below > 0 else stats.LARGE
+        freedom = total**2 / below if below > 0 else bootstrap.LARGE
         return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
     @staticmethod
@@ -165,7 +165,7 @@ class Uncertainty:
             return 0.0 if reach < 0 else 1.0
         if len(self.parts) == 1 and not self.parts[0].third:
             errors = reach / math.sqrt(self.variance)
-            return float(stdtr(min(self.parts[0].freedom, stats.LARGE), errors))
+            return float(stdtr(min(self.parts[0].freedom, bootstrap.LARGE), errors))
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2

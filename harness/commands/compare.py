@@ -14,9 +14,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.checks.decide import paired_test
 from harness.checks.difference import Difference
 from harness.checks.record_units import ScoredRecord
+from harness.checks.significance import paired_test
 from harness.commands import options
 from harness.core import paths
 from harness.core.errors import unknown

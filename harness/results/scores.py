@@ -14,8 +14,8 @@ from harness.storage.record import Record
 
 if TYPE_CHECKING:
     from harness.core.lineage import Lineage
+    from harness.results.bootstrap import Interval, Predictions
     from harness.results.metrics import Floats
-    from harness.results.stats import Interval, Predictions
 
 
 def score_text(value: float | None) -> str:
@@ -357,7 +357,7 @@ class TrainedResult:
         suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
     ) -> TrainedResult:
         """The trained result from records by the names of their tasks."""
-        from harness.results import stats
+        from harness.results import bootstrap
 
         rows, drawn, apart = [], {}, shown_only(suite)
         for column in suite.columns:
@@ -376,8 +376,8 @@ class TrainedResult:
             rows=tuple(rows),
             convention=convention,
             average=Mean.of("tasks", [row.number for row in averaged]),
-            interval=stats.Interval.of_average(numbers, drawn) if whole else None,
-            mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
+            interval=bootstrap.Interval.of_average(numbers, drawn) if whole else None,
+            mean_of_bounds=bootstrap.Interval.mean_of_bounds(bounds) if whole else None,
             last=_mean_of_other("last", averaged),
             cross_fitted=_mean_of_other("cross_fitted", averaged),
             shown_only=apart,
@@ -441,20 +441,20 @@ def _with_interval(
 ) -> tuple[TaskResult, Floats | None]:
     import numpy as np
 
-    from harness.results import stats
+    from harness.results import bootstrap
 
     splits, metrics = (list(dict.fromkeys(part[at] for part in parts)) for at in (0, 1))
     if not all(split in sets for split in splits):
         return row, None
     used = [sets[split] for split in splits]
-    scores = stats.Predictions.scores(used, metrics)
+    scores = bootstrap.Predictions.scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
-    drawn = stats.Predictions.replicates(used, metrics, rng=rng)
+    drawn = bootstrap.Predictions.replicates(used, metrics, rng=rng)
     found = replace(
         row,
-        interval=stats.Interval.of(number, drawn["all"]),
-        one_seed=stats.Interval.of(number, drawn["one"]),
+        interval=bootstrap.Interval.of(number, drawn["all"]),
+        one_seed=bootstrap.Interval.of(number, drawn["one"]),
         scores=tuple(map(float, scores)),
         deviation=deviation,
     )
@@ -466,7 +466,7 @@ def _predictions(path: Path) -> dict[str, Predictions]:
     import numpy as np
     import pyarrow.parquet as pq
 
-    from harness.results.stats import Predictions
+    from harness.results.bootstrap import Predictions
 
     table = pq.read_table(path, columns=["split", "replicate", "prediction", "gold"]).to_pydict()
     splits, seeds = np.array(table["split"]), np.array(table["replicate"])

@@ -31,10 +31,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.checks.decide import around, p_loss
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
+from harness.checks.significance import around, p_loss
 from harness.core.errors import shortened
 from harness.core.types import artifact_slug
 from harness.plan.request import PreparedRun

@@ -1,25 +1,29 @@
-"""A suite as arrays: entries x columns, why cells are missing, both means, and ranks with ties."""
+"""A suite as arrays: entries x columns, why cells are missing, with their means and ranks (ranking.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.core.types import Suite
-from harness.results.scores import Untouched, column_chose, shown_only
+from harness.results.scores import Untouched, column_chose
 from leaderboard.data.entries import Entry, precedence
+from leaderboard.data.ranking import (
+    Floats,
+    Ints,
+    Means,
+    Ranks,
+    SuiteMeans,
+    averaged_columns,
+    rank,
+    suite_means,
+    type_weights,
+)
 from leaderboard.data.suites import REASONS, SiteSuite
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-
-FEWEST = 6
-"""Tasks from which on an interval over tasks can say that two models are level."""
 
 BYTES = 80
 """Of the numbers of a cell."""
@@ -33,50 +37,10 @@ _UNSHARED = "not all models have it"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
-    """One mean of every entry, over those `count` of `expected` columns (or types) that count; else NaN.
-
-    `deviations` are those over the seeds of a training, NaN for what has no seeds.
-    """
-
-    over: str
-    values: Floats
-    count: Ints
-    expected: int
-    deviations: Floats
-
-    @property
-    def complete(self) -> NDArray[np.bool_]:
-        """Which entries have all that is wanted."""
-        return np.asarray((self.count == self.expected) & (self.expected > 0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SuiteMeans:
-    """Every mean of a suite: over its columns, over its types, and within each type."""
-
-    over_tasks: Means
-    over_types: Means
-    by_type: Mapping[str, Means]
-
-
-@dataclass(frozen=True, kw_only=True)
-class UntouchedMeans(_SuiteMeans):
+class UntouchedMeans(SuiteMeans):
     """The means over the columns that chose no model of some rows; `part` says which columns did."""
 
     part: Untouched
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ranks:
-    """Ranks of the entries that have every column: 0 and NaN for others; those that are level share a place.
-
-    `borda` is for each column the number of entries that are worse, ties half.
-    """
-
-    place: Ints
-    borda: Floats
-    mean_rank: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,14 +127,16 @@ class SuiteScores:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
-            averages, weights = ({}, _weights(self.site_suite)) if over == "types" else (self.averages, None)
+            averages, weights = (
+                ({}, type_weights(self.site_suite)) if over == "types" else (self.averages, None)
+            )
             ranked = self._ranked(self.over_tasks, each)
             self._ranks[key] = rank(self.values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
 
     def untouched_ranks(self, untouched: UntouchedMeans, each: str) -> Ranks:
         """Ranks by the mean over the untouched columns, which are the same for every row."""
-        own = self.values[:, _averaged(untouched.part.suite)]
+        own = self.values[:, averaged_columns(untouched.part.suite)]
         means = untouched.over_tasks
         return rank(own, means.values, self._ranked(means, each), {})
 
@@ -191,7 +157,7 @@ class SuiteScores:
 
     def chose(self, row: int, kind: str = "") -> list[str]:
         """The columns in the means (or in that of a type) that chose a row's model."""
-        columns, averaged = self.site_suite.suite.columns, _averaged(self.site_suite.suite)
+        columns, averaged = self.site_suite.suite.columns, averaged_columns(self.site_suite.suite)
         own = [columns[at] for at in averaged if self.selected[row, at]]
         return [column.name for column in own if kind in ("", column.type)]
 
@@ -207,7 +173,7 @@ class SuiteScores:
             part = _narrowed(part, set(np.flatnonzero(self.counted[some].all(axis=0)).tolist()))
         if part is None or not part.count:
             return None
-        means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
+        means = suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
         return UntouchedMeans(part=part, **vars(means))
 
 
@@ -343,7 +309,7 @@ def suite_scores(
     deviations = np.full(shape, np.nan)
     for row, own in by_seed.items():
         deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
-    means = _suite_means(site_suite.suite, values, counted, averages, by_seed)
+    means = suite_means(site_suite.suite, values, counted, averages, by_seed)
     places: dict[int, list[int]] = {}
     for place, scopes in enumerate(columns):
         for scope in scopes:
@@ -355,37 +321,12 @@ def suite_scores(
     )  # fmt: skip
 
 
-def _suite_means(
-    suite: Suite,
-    values: Floats,
-    counted: NDArray[np.bool_],
-    averages: Mapping[int, Mapping[str, Any]],
-    by_seed: Mapping[int, Floats],
-) -> _SuiteMeans:
-    """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
-    averaged = _averaged(suite)
-    by_type = _by_type(suite, averaged, values, counted)
-    over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
-    for row, document in averages.items():
-        for kind, value in document.get("types", {}).items():
-            by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
-        if document.get("over_tasks") is not None:
-            over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
-    over_types = _over_types(by_type, len(values))
-    for row, own in by_seed.items():
-        of = _suite_means(suite, own, counted[[row] * len(own)], {}, {})
-        pairs = [(over_tasks, of.over_tasks), (over_types, of.over_types)]
-        for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
-            mean.deviations[row] = seeds.values.std(ddof=1)
-    return _SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
-
-
 def _narrowed(part: Untouched, shared: set[int]) -> Untouched:
     """An untouched part whose means leave out the columns that not all models share, too."""
     columns = enumerate(part.suite.columns)
     own = [c if at in shared else replace(c, shown_only=c.shown_only or _UNSHARED) for at, c in columns]
     suite = replace(part.suite, columns=tuple(own))
-    return replace(part, suite=suite, count=len(_averaged(suite)))
+    return replace(part, suite=suite, count=len(averaged_columns(suite)))
 
 
 def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
@@ -394,114 +335,3 @@ def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
         values[:, list(scopes)].mean(axis=1) if scopes else np.full(len(values), np.nan) for scopes in columns
     ]
     return np.array(found).reshape(len(columns), len(values)).T
-
-
-def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
-    count = counted.sum(axis=1)
-    sums = np.where(counted, values, 0).sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        values_of = sums / count
-    return Means(
-        over=over, values=values_of, count=count, expected=values.shape[1],
-        deviations=np.full(len(values_of), np.nan),
-    )  # fmt: skip
-
-
-def _averaged(suite: Suite) -> list[int]:
-    """The places of the columns that the means are over."""
-    apart = shown_only(suite)
-    return [place for place, column in enumerate(suite.columns) if column.name not in apart]
-
-
-def _by_type(
-    suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
-) -> dict[str, Means]:
-    types = {place: suite.columns[place].type for place in averaged}
-    return {
-        kind: _mean(kind, values[:, at], counted[:, at])
-        for kind in dict.fromkeys(types.values())
-        for at in [[place for place, other in types.items() if other == kind]]
-    }
-
-
-def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
-    """The mean of the types' means; a type counts only where all its columns do."""
-    shape = (len(by_type), entries)
-    values = np.array([means.values for means in by_type.values()]).reshape(shape).T
-    whole = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
-    return _mean("types", values, whole)
-
-
-def _weights(site_suite: SiteSuite) -> Floats:
-    """What a column weighs in the mean over types, times the number of columns."""
-    types = [column.type for column in site_suite.suite.columns]
-    kinds = len(set(types))
-    return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
-
-
-def rank(
-    values: Floats,
-    means: Floats,
-    ranked: NDArray[np.bool_],
-    averages: Mapping[int, Mapping[str, Any]],
-    weights: Floats | None = None,
-) -> Ranks:
-    """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
-
-    `averages` are the known intervals of means by row, `weights` what a column weighs, of mean 1.
-    """
-    weights = np.ones(values.shape[1]) if weights is None else weights
-    place = np.zeros(len(means), np.int64)
-    borda, mean_rank = np.zeros(len(means)), np.full(len(means), np.nan)
-    rows = np.flatnonzero(ranked)
-    rows = rows[np.argsort(-means[rows], kind="stable")]
-    leader = -1
-    for position, row in enumerate(rows.tolist(), 1):
-        if leader < 0 or not tied(
-            values[leader], values[row], weights, averages.get(leader), averages.get(row)
-        ):
-            leader, first = row, position
-        place[row] = first
-    if len(rows):
-        inside = values[rows]
-        worse = (inside[:, None, :] > inside[None, :, :]).sum(axis=1)
-        same = (inside[:, None, :] == inside[None, :, :]).sum(axis=1) - 1
-        borda[rows] = (worse + same / 2).sum(axis=1)
-        mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
-    return Ranks(place=place, borda=borda, mean_rank=mean_rank)
-
-
-def tied(
-    first: Floats,
-    second: Floats,
-    weights: Floats,
-    one: Mapping[str, Any] | None = None,
-    other: Mapping[str, Any] | None = None,
-) -> bool:
-    """Whether two models cannot be told apart: 0 lies in the 95 % interval of their difference.
-
-    Where both means have intervals over seeds and examples, these are put together as those of
-    independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
-    weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
-    only equal means are a tie: by so few that interval would make almost anything level.
-    """
-    differences = (first - second) * weights
-    mean = float(differences.mean())
-    bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
-    if len(bounds) == 2:
-        return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
-    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
-
-
-def half_width(differences: Floats) -> float:
-    """Half of Student's 95 % interval of a mean; infinite for a single value.
-
-    >>> round(half_width(np.array([1.0, 2.0, 3.0])), 3)
-    2.484
-    """
-    from scipy.special import stdtrit
-
-    count = len(differences)
-    if count < 2:
-        return float("inf")
-    return float(stdtrit(count - 1, 0.975) * differences.std(ddof=1) / np.sqrt(count))

@@ -15,7 +15,8 @@ from harness.core.errors import nearest
 from harness.results.scores import delta_text, score_text
 from leaderboard.data.entries import TRUST, Entry
 from leaderboard.data.queries import Queries
-from leaderboard.data.scores import OTHER, Floats
+from leaderboard.data.ranking import Floats
+from leaderboard.data.scores import OTHER
 from leaderboard.data.suites import REASONS, views
 from leaderboard.views import sorting
 from leaderboard.views.comparison import Common, Gap, common, differing, measured_fields

@@ -23,7 +23,8 @@ from leaderboard.data.papers import (
     title,
 )
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import Means, SuiteScores
+from leaderboard.data.ranking import Means
+from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import views
 from leaderboard.views.paper_tables import Measured, paper_table, warnings
 from leaderboard.views.suite_table import mean_cell, mean_of, task_cell

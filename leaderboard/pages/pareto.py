@@ -14,7 +14,8 @@ from pydantic import BeforeValidator, Field
 from harness.results.scores import delta_text, score_text
 from leaderboard.data.papers import Paper
 from leaderboard.data.queries import Queries
-from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
+from leaderboard.data.ranking import Floats, Means
+from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
 from leaderboard.views import sorting
 from leaderboard.views.costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works

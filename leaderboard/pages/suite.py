@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from leaderboard.data.descriptions import describe_suite, describe_task
-from leaderboard.data.scores import FEWEST
+from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.views.suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.views.task_scores import column_path

@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from harness.checks.decide import paired_test
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.record_units import ScoredRecord
+from harness.checks.significance import paired_test
 from harness.checks.units import Units
 from harness.core import paths
 from harness.core.types import Column
@@ -24,7 +24,8 @@ from harness.results.scores import shown_only
 from harness.storage.store import Store
 from leaderboard.data.entries import Entry
 from leaderboard.data.queries import Queries, ScopeScore
-from leaderboard.data.scores import FEWEST, NONE, OTHER, Floats, SuiteScores, half_width
+from leaderboard.data.ranking import FEWEST, Floats, half_width
+from leaderboard.data.scores import NONE, OTHER, SuiteScores
 from leaderboard.data.suites import views
 from leaderboard.views.task_scores import tie
 

@@ -13,7 +13,8 @@ from pydantic import Field
 from harness.results.scores import score_text
 from leaderboard.data.backbones import backbone_of
 from leaderboard.data.queries import Card, Entry
-from leaderboard.data.scores import Floats, Means, Ranks, SuiteScores, UntouchedMeans
+from leaderboard.data.ranking import Floats, Means, Ranks
+from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, scopes_of
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.sorting import in_order

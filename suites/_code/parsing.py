@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from suites._code.functions import MIN_LINES, Function, dedent, flat, is_wanted, summary
+from suites._code.selection import MIN_LINES, Function, dedent, flat, is_wanted, summary
 from suites._code.source import UnreadableError, require_written
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef

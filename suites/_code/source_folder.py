@@ -19,9 +19,9 @@ from harness.core.identity import digest
 from harness.core.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
 from harness.data import tables
 from suites._code import parsing
-from suites._code.functions import Function
 from suites._code.history import NoHistoryError, head, read_history
 from suites._code.parsing import python_functions, python_version
+from suites._code.selection import Function
 from suites._code.source import LANGUAGES, SourceFiles, UnreadableError, read_source, source_files
 from suites._code.tasks import Tasks, commit_tasks, function_tasks
 from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash, size

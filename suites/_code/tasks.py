@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from suites._code.functions import (
+from suites._code.history import Commit, History
+from suites._code.selection import (
     Function,
     by_code,
     by_docstring,
@@ -20,7 +21,6 @@ from suites._code.functions import (
     summary,
     without_duplicates,
 )
-from suites._code.history import Commit, History
 from suites._code.source import LANGUAGES, tracked_files
 from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row
 

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 import tiny
-from finetune.efficient.settings import TuningSettings, apply_tuning, merge_adapters, usual_rate
+from finetune.efficient.settings import usual_rate
+from finetune.efficient.tuning import TuningSettings, apply_tuning, merge_adapters
 from finetune.flops import ParameterCount, backbone_parameters, non_embedding_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead

@@ -16,7 +16,7 @@ from harness.results.scores import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.results.stats import Interval
+    from harness.results.bootstrap import Interval
 
 
 KINDS = {

@@ -18,13 +18,7 @@ from hypothesis import strategies as st
 
 from fakes import task
 from harness.checks.baselines import BaselineModel
-from harness.checks.decide import (
-    around,
-    baseline_power,
-    conclude,
-    decide,
-    paired_test,
-)
+from harness.checks.decide import baseline_power, conclude, decide
 from harness.checks.difference import Difference, MeanDifference, Part
 from harness.checks.outcome import (
     VERDICTS,
@@ -39,6 +33,7 @@ from harness.checks.outcome import (
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
+from harness.checks.significance import around, paired_test
 from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite, Task
 

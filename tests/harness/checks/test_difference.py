@@ -13,7 +13,6 @@ import scipy.stats
 import sklearn.metrics
 
 from fakes import task
-from harness.checks.decide import p_gain, p_loss, paired_test
 from harness.checks.difference import (
     GROUPS,
     Difference,
@@ -21,6 +20,7 @@ from harness.checks.difference import (
     Part,
     Uncertainty,
 )
+from harness.checks.significance import p_gain, p_loss, paired_test
 from harness.checks.units import Stratum, Units
 from harness.core.types import Column, Suite
 from harness.results.metrics import Floats

@@ -23,6 +23,7 @@ from harness.driver.report.suite import aggregates_json, mean_text, means_lines
 from harness.driver.report.trained import print_trained_result, trained_result_json
 from harness.jobs.jobs import model_part, record_output, task_part
 from harness.plan import catalog
+from harness.results.bootstrap import Interval
 from harness.results.results import suite_views
 from harness.results.scores import (
     LARGE,
@@ -31,7 +32,6 @@ from harness.results.scores import (
     TrainedResult,
     Untouched,
 )
-from harness.results.stats import Interval
 from harness.storage.record import Record
 
 # Means over a suite

@@ -25,7 +25,8 @@ from harness.results.scores import Aggregates, Mean
 from leaderboard.data.entries import precedence
 from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import FEWEST, Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
+from leaderboard.data.ranking import FEWEST, Floats, half_width, rank, tied
+from leaderboard.data.scores import Cells, SuiteScores, suite_scores
 from leaderboard.data.snapshot import open_index
 from leaderboard.data.suites import REASONS, SiteSuite
 from leaderboard.views import suite_table

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suites._code.functions import Function
 from suites._code.parsing import parsed_functions
+from suites._code.selection import Function
 from suites._code.source import UnreadableError, source_files
 
 BODY = "  one(1);\n  two(2);\n  three(3);\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import DataError
-from suites._code.functions import Function, summary, without_duplicates
 from suites._code.parsing import python_functions
+from suites._code.selection import Function, summary, without_duplicates
 from suites._code.source import UnreadableError, read_source, source_files, tracked_files
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"

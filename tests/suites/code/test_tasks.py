@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from suites._code import tasks
-from suites._code.functions import Function, distinct
 from suites._code.parsing import python_version
+from suites._code.selection import Function, distinct
 from suites._code.source_folder import SourceFolder
 from suites._code.tasks import (
     CORPUS,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from harness.results.stats import Interval, Predictions
+from harness.results.bootstrap import Interval, Predictions
 
 
 def drawn(rng: np.random.Generator, *, examples: int, seeds: int, seed_noise: float) -> Predictions:
@@ -111,7 +111,7 @@ def test_a_score_is_the_mean_over_metrics_and_sets() -> None:
 def test_large_sets_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     one = [drawn(np.random.default_rng(0), examples=100, seeds=3, seed_noise=0.05)]
     whole = Predictions.replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
-    monkeypatch.setattr("harness.results.stats.AT_ONCE", 700)
+    monkeypatch.setattr("harness.results.bootstrap.AT_ONCE", 700)
     parts = Predictions.replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
     assert parts.tolist() == whole.tolist()
 

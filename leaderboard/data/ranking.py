@@ -1,0 +1,196 @@
+"""The means of a suite's rows over tasks and over types, and the ranks by them, with ties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.core.types import Suite
+from harness.results.scores import shown_only
+from leaderboard.data.suites import SiteSuite
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+FEWEST = 6
+"""Tasks from which on an interval over tasks can say that two models are level."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """One mean of every entry, over those `count` of `expected` columns (or types) that count; else NaN.
+
+    `deviations` are those over the seeds of a training, NaN for what has no seeds.
+    """
+
+    over: str
+    values: Floats
+    count: Ints
+    expected: int
+    deviations: Floats
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Which entries have all that is wanted."""
+        return np.asarray((self.count == self.expected) & (self.expected > 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteMeans:
+    """Every mean of a suite: over its columns, over its types, and within each type."""
+
+    over_tasks: Means
+    over_types: Means
+    by_type: Mapping[str, Means]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Ranks of the entries that have every column: 0 and NaN for others; those that are level share a place.
+
+    `borda` is for each column the number of entries that are worse, ties half.
+    """
+
+    place: Ints
+    borda: Floats
+    mean_rank: Floats
+
+
+def suite_means(
+    suite: Suite,
+    values: Floats,
+    counted: NDArray[np.bool_],
+    averages: Mapping[int, Mapping[str, Any]],
+    by_seed: Mapping[int, Floats],
+) -> SuiteMeans:
+    """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
+    averaged = averaged_columns(suite)
+    by_type = _by_type(suite, averaged, values, counted)
+    over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
+    for row, document in averages.items():
+        for kind, value in document.get("types", {}).items():
+            by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
+        if document.get("over_tasks") is not None:
+            over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
+    over_types = _over_types(by_type, len(values))
+    for row, own in by_seed.items():
+        of = suite_means(suite, own, counted[[row] * len(own)], {}, {})
+        pairs = [(over_tasks, of.over_tasks), (over_types, of.over_types)]
+        for mean, seeds in [*pairs, *((by_type[kind], of.by_type[kind]) for kind in by_type)]:
+            mean.deviations[row] = seeds.values.std(ddof=1)
+    return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
+
+
+def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
+    count = counted.sum(axis=1)
+    sums = np.where(counted, values, 0).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        values_of = sums / count
+    return Means(
+        over=over, values=values_of, count=count, expected=values.shape[1],
+        deviations=np.full(len(values_of), np.nan),
+    )  # fmt: skip
+
+
+def averaged_columns(suite: Suite) -> list[int]:
+    """The places of the columns that the means are over."""
+    apart = shown_only(suite)
+    return [place for place, column in enumerate(suite.columns) if column.name not in apart]
+
+
+def _by_type(
+    suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
+) -> dict[str, Means]:
+    types = {place: suite.columns[place].type for place in averaged}
+    return {
+        kind: _mean(kind, values[:, at], counted[:, at])
+        for kind in dict.fromkeys(types.values())
+        for at in [[place for place, other in types.items() if other == kind]]
+    }
+
+
+def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
+    """The mean of the types' means; a type counts only where all its columns do."""
+    shape = (len(by_type), entries)
+    values = np.array([means.values for means in by_type.values()]).reshape(shape).T
+    whole = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
+    return _mean("types", values, whole)
+
+
+def type_weights(site_suite: SiteSuite) -> Floats:
+    """What a column weighs in the mean over types, times the number of columns."""
+    types = [column.type for column in site_suite.suite.columns]
+    kinds = len(set(types))
+    return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
+
+
+def rank(
+    values: Floats,
+    means: Floats,
+    ranked: NDArray[np.bool_],
+    averages: Mapping[int, Mapping[str, Any]],
+    weights: Floats | None = None,
+) -> Ranks:
+    """Ranks of the `ranked` entries by a mean; each group of ties begins with its best.
+
+    `averages` are the known intervals of means by row, `weights` what a column weighs, of mean 1.
+    """
+    weights = np.ones(values.shape[1]) if weights is None else weights
+    place = np.zeros(len(means), np.int64)
+    borda, mean_rank = np.zeros(len(means)), np.full(len(means), np.nan)
+    rows = np.flatnonzero(ranked)
+    rows = rows[np.argsort(-means[rows], kind="stable")]
+    leader = -1
+    for position, row in enumerate(rows.tolist(), 1):
+        if leader < 0 or not tied(
+            values[leader], values[row], weights, averages.get(leader), averages.get(row)
+        ):
+            leader, first = row, position
+        place[row] = first
+    if len(rows):
+        inside = values[rows]
+        worse = (inside[:, None, :] > inside[None, :, :]).sum(axis=1)
+        same = (inside[:, None, :] == inside[None, :, :]).sum(axis=1) - 1
+        borda[rows] = (worse + same / 2).sum(axis=1)
+        mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
+    return Ranks(place=place, borda=borda, mean_rank=mean_rank)
+
+
+def tied(
+    first: Floats,
+    second: Floats,
+    weights: Floats,
+    one: Mapping[str, Any] | None = None,
+    other: Mapping[str, Any] | None = None,
+) -> bool:
+    """Whether two models cannot be told apart: 0 lies in the 95 % interval of their difference.
+
+    Where both means have intervals over seeds and examples, these are put together as those of
+    independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
+    weighted as in the mean, give Student's interval of their mean. Over fewer than `FEWEST` tasks
+    only equal means are a tie: by so few that interval would make almost anything level.
+    """
+    differences = (first - second) * weights
+    mean = float(differences.mean())
+    bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
+    if len(bounds) == 2:
+        return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
+    return abs(mean) < 1e-12 if len(differences) < FEWEST else abs(mean) <= half_width(differences)
+
+
+def half_width(differences: Floats) -> float:
+    """Half of Student's 95 % interval of a mean; infinite for a single value.
+
+    >>> round(half_width(np.array([1.0, 2.0, 3.0])), 3)
+    2.484
+    """
+    from scipy.special import stdtrit
+
+    count = len(differences)
+    if count < 2:
+        return float("inf")
+    return float(stdtrit(count - 1, 0.975) * differences.std(ddof=1) / np.sqrt(count))
