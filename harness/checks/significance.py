@@ -14,7 +14,7 @@ def around(one: Compared, alpha: float) -> tuple[float, float]:
     return one.delta + one.total.reach(alpha), one.delta + one.total.reach(1 - alpha)
 
 
-def p_below(one: Compared, bound: float) -> float:
+def _p_below(one: Compared, bound: float) -> float:
     """The p-value of "the true difference is not below a bound", by the upper end of `around`."""
     if one.total.variance <= FLAT:
         return float(one.delta >= bound)
@@ -30,7 +30,7 @@ def p_above(one: Compared, bound: float) -> float:
 
 def p_loss(one: Compared) -> float:
     """The p-value of "not lower than the baseline"."""
-    return p_below(one, 0.0)
+    return _p_below(one, 0.0)
 
 
 def p_gain(one: Compared) -> float:
