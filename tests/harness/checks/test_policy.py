@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checks.policy import AUTO, DEFAULT, Policy, _TaskPolicy
+from harness.checks.policy import AUTO, DEFAULT, Policy
 from harness.core.errors import UsageError
 
 FULL = {
@@ -124,7 +124,7 @@ policies = st.builds(
     allow_differences=st.lists(texts, max_size=3).map(tuple),
     tasks=st.dictionaries(
         texts,
-        st.builds(_TaskPolicy, margin=st.none() | margins, must_not_regress=st.none() | st.booleans()),
+        st.fixed_dictionaries({"margin": st.none() | margins, "must_not_regress": st.none() | st.booleans()}),
         max_size=3,
     ),
 )

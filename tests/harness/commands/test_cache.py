@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.cli import invoke
-from harness.storage.vectors import Space, _space_folder
+from harness.storage.vectors import Space
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
@@ -20,9 +20,10 @@ def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
         cache, identity, Space.shard_bytes(Space.text_keys(["a text"]), np.ones((1, 2), np.float32))
     )
     then = time.time() - days_ago * 86_400
-    for file in _space_folder(cache, identity).rglob("*"):
+    folder = Space(cache, identity).folder
+    for file in folder.rglob("*"):
         os.utime(file, (then, then))
-    return _space_folder(cache, identity)
+    return folder
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:

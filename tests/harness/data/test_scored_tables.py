@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from datasets import Dataset
 import scored_data
 from harness.core import files
 from harness.core.errors import DataError, HarnessError
-from harness.data import scored_tables
 from harness.data.locate import DataSettings
 from harness.data.mirror import needs
 from harness.data.training.loading import TrainingSize, load_scored, load_training
@@ -74,17 +73,21 @@ def test_no_more_than_a_part_of_the_texts_is_in_memory(
 
 
 def test_what_a_killed_process_has_begun_to_write_is_swept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Callable[..., LocatedTraining], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import os
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"query": [1]})
-        assert len(files.leftovers(tmp_path)) == 1
+    begin, cache, begun = pa.ipc.new_stream, tmp_path / "cache", list[int]()
+
+    def watched(*given: Any) -> Any:
+        begun.append(len(files.leftovers(cache)))
+        return begin(*given)
 
     monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # above any process's number
-    scored_tables._write(batches(), tmp_path / "numbers.arrow")
-    assert [path.name for path in tmp_path.iterdir()] == ["numbers.arrow"]
+    monkeypatch.setattr(pa.ipc, "new_stream", watched)
+    load_scored(made(), cache=cache)
+    assert begun == [1]
+    assert not files.leftovers(cache)
 
 
 def test_ids_may_be_numbers_and_lists_may_be_text(

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 import tiny
 from harness.driver import evaluation as module
@@ -53,7 +54,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight cores and 64 GB; a GPU with 50 GB free."""
     monkeypatch.setattr(module, "cores", lambda: 8)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
-    monkeypatch.setattr(module, "_free", lambda _device: 50e9)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (int(50e9), int(80e9)))
     monkeypatch.setattr(module, "Subprocess", FakeWorker)
 
 

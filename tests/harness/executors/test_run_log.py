@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from harness.core.errors import NewerSchemaError
-from harness.driver import run_status
 from harness.driver.run_status import Cost, RunStatus, read_runs
 from harness.executors.executor import Failure
 from harness.executors.run_log import KEEP, Node, RunLog
@@ -148,12 +147,16 @@ def test_a_driver_is_dead_when_its_heartbeat_stops(
     assert [run.state for run in read_runs(logged.runs)] == [state]
 
 
+def refuse(*_: Any, **__: Any) -> None:
+    raise PermissionError
+
+
 @pytest.mark.parametrize(("beats", "state"), [(True, "running"), (False, "dead")])
 def test_who_may_not_write_watches_the_heartbeat(
     logged: Logged, monkeypatch: pytest.MonkeyPatch, beats: bool, state: str
 ) -> None:
     logged.change("run.json", host="elsewhere")
-    monkeypatch.setattr(run_status, "_file_system_time", lambda _folder: None)
+    monkeypatch.setattr(Path, "touch", refuse)
     waited: list[float] = []
 
     def pause(seconds: float) -> None:

@@ -10,13 +10,15 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from harness.core.errors import RecordError, UsageError
+from harness.core.types import Predictor, SuiteOptions
+from harness.plan import catalog
 from harness.proxy import document, fit
 from harness.proxy.document import PROXIES, Proxy
 from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
 from harness.proxy.regression import Products, fit_ridge, measure_errors, split_families
 from harness.storage.imported import Imported
 from proxies import put, suite
-from suites.proxy import _ProxyPredictor
+from suites.proxy import SUITE
 
 # From an import to a proxy
 
@@ -41,6 +43,15 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Proxy:
     return fit_proxy(imported(folder), suite(COLUMNS), ProxyRequest(suite="made", minutes=3.5))
 
 
+@pytest.fixture
+def predictor(fitted: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Predictor:
+    monkeypatch.setattr(catalog, "open_suite", lambda *_: suite(COLUMNS))
+    PROXIES.write(tmp_path, fitted.name, fitted.to_json())
+    found = SUITE.open(fitted.name, SuiteOptions(results=tmp_path)).predictor
+    assert found is not None
+    return found
+
+
 def test_what_is_fitted_is_told(fitted: Proxy) -> None:
     assert fitted.name == "made-up-v1-3.5min"
     assert (fitted.target.title, fitted.target.columns, fitted.chosen) == ("MADE(up, v1)", 8, "greedy")
@@ -57,11 +68,11 @@ def test_what_is_fitted_is_told(fitted: Proxy) -> None:
     assert fitted.error.kendall > 0.8
 
 
-def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy) -> None:
+def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy, predictor: Predictor) -> None:
     told = json.loads(fitted.to_json())
     scores = {task["task"]: 0.5 + 0.01 * at for at, task in enumerate(told["tasks"])}
     by_hand = told["intercept"] + sum(t["coefficient"] * scores[t["task"]] for t in told["tasks"])
-    found = _ProxyPredictor(proxy=fitted).predict(scores)
+    found = predictor.predict(scores)
     assert found is not None
     assert found.value == pytest.approx(by_hand)
     assert (found.high - found.value, found.value - found.low) == pytest.approx(
@@ -70,16 +81,14 @@ def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy) -> None:
     assert (found.target, found.level, found.families, found.outside) == ("MADE(up, v1)", 0.95, 20, ())
 
 
-def test_a_missing_task_is_never_guessed(fitted: Proxy) -> None:
-    predictor = _ProxyPredictor(proxy=fitted)
+def test_a_missing_task_is_never_guessed(predictor: Predictor) -> None:
     scores = dict.fromkeys(predictor.tasks, 0.5)
     assert predictor.predict(scores) is not None
     for name in predictor.tasks:
         assert predictor.predict({key: value for key, value in scores.items() if key != name}) is None
 
 
-def test_scores_that_no_fitted_model_has_are_named(fitted: Proxy) -> None:
-    predictor = _ProxyPredictor(proxy=fitted)
+def test_scores_that_no_fitted_model_has_are_named(predictor: Predictor) -> None:
     first = predictor.tasks[0]
     found = predictor.predict({**dict.fromkeys(predictor.tasks, 0.5), first: 0.0001})
     assert found is not None

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core import files
 from harness.core.errors import StoreError, UsageError
 from harness.storage import imported
 from harness.storage.store import Store
@@ -465,11 +466,15 @@ def test_a_file_that_failed_to_open_is_tried_again_and_rewrites_nothing(
 ) -> None:
     root, out = tree(tmp_path / "in"), tmp_path / "out"
 
-    def fails(path: str) -> bytes:
-        raise PermissionError(13, "Permission denied")
+    opened = os.open
+
+    def fails(path: Any, *more: Any, **how: Any) -> int:
+        if str(path).endswith(".json"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *more, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(mteb_files, "_bytes", fails)
+        patched.setattr(os, "open", fails)
         first = run(root, out)
         assert first.imported.counts["problems"] == {"cannot be read": 7}
         again = run(root, out)
@@ -535,8 +540,15 @@ def test_a_crash_while_writing_keeps_the_former_import(
     root, out = tree(tmp_path / "in"), tmp_path / "out"
     run(root, out)
     write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
+    put = files.replace
+
+    def dies(path: Path, *more: Any, **how: Any) -> None:
+        if path.name == imported.STAMP:
+            raise KeyboardInterrupt
+        put(path, *more, **how)
+
     with monkeypatch.context() as patched:
-        patched.setattr(imported, "_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(files, "replace", dies)
         with pytest.raises(KeyboardInterrupt):
             run(root, out)
     assert Store(out).imported()[0].scores().num_rows == 6

@@ -26,7 +26,7 @@ from harness.data.schema import Schema, readable_folder
 from harness.driver.execute import Driver
 from retrieval_data import lay_retrieval
 from suites._mteb.snapshot import load
-from suites._mteb.source import _loaded, _require_ids
+from suites._mteb.source import MtebSource, _loaded, _require_ids
 from suites._mteb.tasks import benchmark_or_task
 
 GUIDE = Path(__file__).parents[3] / "docs" / "data-root.md"
@@ -96,19 +96,17 @@ def test_without_a_suite_every_task_of_the_data_sets_is_shown(root: Path) -> Non
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_mteb_reads_the_examples(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loaded(root, name, monkeypatch).data_loaded
+    assert loaded(root, name, monkeypatch)
 
 
-def loaded(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A task of mteb with the data of a root, as it is scored."""
+def loaded(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> list[str] | None:
+    """The texts of a task of mteb with the data of a root, as it is scored."""
     import datasets.config
-
-    from suites._mteb.source import _fresh
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", root.parent / "library")
     options = SuiteOptions(subsets=SHOWN[name][1:])
     (task,) = benchmark_or_task(name, called=name, options=options).tasks
-    return _fresh(task, seed=42, data=root / task.data.path)
+    return MtebSource().corpus(task, seed=42, data=root / task.data.path)
 
 
 @pytest.mark.parametrize(
@@ -529,7 +527,7 @@ def test_files_that_have_not_changed_are_read_once(tmp_path: Path, monkeypatch: 
 
     folder = lay(tmp_path / "own", PAIRS)
     assert check(folder)[0] == 0
-    monkeypatch.setattr(local, "_load_vectors", lambda _task: pytest.fail("read again"))
+    monkeypatch.setattr(local, "LOADERS", {"sts": lambda _task: pytest.fail("read again")})
     assert check(folder)[0] == 0
     swap("pairs.jsonl", '"score": 2', '"score": 3')(folder)
     with pytest.raises(BaseException, match="read again"):

@@ -353,14 +353,13 @@ def test_a_length_is_written_only_if_asked_for(
 
     written: list[int] = []
     folder = build()
-    real = Transformer.__setattr__
 
-    def spy(module: Any, name: str, value: Any) -> None:
-        if name == "max_seq_length":
-            written.append(value)
-        real(module, name, value)
+    def spy(module: Any, value: Any) -> None:
+        written.append(value)
+        vars(module)["length"] = value
 
-    monkeypatch.setattr(Transformer, "__setattr__", spy)
+    watched = property(lambda module: vars(module)["length"], spy)
+    monkeypatch.setattr(Transformer, "max_seq_length", watched, raising=False)
     loaded(folder)
     assert written == [32]  # by the library itself
     loaded(folder, max_length=5)
