@@ -25,7 +25,7 @@ never taken for less than FLOOR, as scores come in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -38,7 +38,7 @@ from harness.checks.significance import around, p_loss
 from harness.core.errors import shortened
 from harness.core.types import artifact_slug
 from harness.plan.request import PreparedRun
-from harness.watch.state import SETTLED, Look, WatchEntry
+from harness.watch.state import SETTLED, ChangePoint, Look, Watch, WatchEntry
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -168,6 +168,13 @@ def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int
         for at, size, p in shifts
     ]
     return tuple(sorted(found, key=lambda change: (change.step, change.kind)))
+
+
+def change_points(watch: Watch) -> tuple[ChangePoint, ...]:
+    """The drops in the level of a watch's curve."""
+    curve = [(one.step, one.mean) for one in watch.curve if one.mean is not None]
+    found = changes([step for step, _ in curve], [mean for _, mean in curve])
+    return tuple(ChangePoint(**asdict(change)) for change in found)
 
 
 def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:

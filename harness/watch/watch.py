@@ -21,9 +21,9 @@ from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
 from harness.results.differences import Comparable
 from harness.results.scores import Aggregates
-from harness.watch.changes import changes, look_at, mean_difference
+from harness.watch.changes import change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
-from harness.watch.state import WATCHES, ChangePoint, Watch, WatchEntry, usual_name
+from harness.watch.state import WATCHES, Watch, WatchEntry, usual_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +396,7 @@ class _Following:
         done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
         watch, look = self._watch.with_entry(done.entry), done.entry.look
         looks = max(watch.looks, 0 if look is None else look.number)
-        self._keep(watch.model_copy(update={"change_points": _change_points(watch), "looks": looks}))
+        self._keep(watch.model_copy(update={"change_points": change_points(watch), "looks": looks}))
         self._listeners.checkpoint(done, self._watch)
 
     def _twin(self, entry: WatchEntry) -> int | None:
@@ -413,16 +413,6 @@ class _Following:
         """Wait for the next scan, or until the first of those checkpoints that only have to settle has."""
         settling = [one.settles for one in found.waiting if one.settles > 0]
         time.sleep(min([self._options.every, *settling]))
-
-
-def _change_points(watch: Watch) -> tuple[ChangePoint, ...]:
-    """The drops in the level of a watch's curve (harness.watch.changes)."""
-    curve = watch.curve
-    if not curve:
-        return ()
-
-    found = changes([one.step for one in curve], [one.mean for one in curve if one.mean is not None])
-    return tuple(ChangePoint(**asdict(change)) for change in found)
 
 
 def _partial(entry: WatchEntry) -> bool:

@@ -156,6 +156,30 @@ class TaskInfo:
             characters=sum(c for _, c in known) - sum(c for _, c in again),
         )
 
+    def narrowed(
+        self,
+        languages: Collection[str] = (),
+        splits: Collection[str] = (),
+        *,
+        within: TaskUse | None = None,
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The requested splits and subsets; an empty request means all.
+
+        A subset stays when any of its languages is requested. As in mteb, the script of a language decides
+        nothing: `zho-Hant` requests all of `zho`.
+        """
+        has_splits = within.splits if within else self.splits
+        has_subsets = within.subsets if within else tuple(self.subsets)
+        kept_splits = tuple(s for s in has_splits if not splits or s in splits)
+        if not kept_splits:
+            raise nothing_left(self.name, "split", splits, has_splits)
+        wanted = {_code(language) for language in languages}
+        codes = {subset: {_code(language) for language in self.subsets[subset]} for subset in has_subsets}
+        kept_subsets = tuple(s for s in has_subsets if not wanted or wanted & codes[s])
+        if not kept_subsets:
+            raise nothing_left(self.name, "language", languages, sorted(set().union(*codes.values())))
+        return kept_splits, kept_subsets
+
     def tables(self, splits: Sequence[str], subsets: Sequence[str]) -> tuple[DataTable, ...]:
         """The tables that are read for splits and subsets; none, or without splits, if its code decides."""
         if self.loader == "own":
@@ -186,6 +210,10 @@ class TaskInfo:
         if self.loader == "columns":
             return [*dict.fromkeys(part for subset in subsets for part in subset.split("-"))]
         return [*self.texts, *(["lang"] if self.loader == "merged" and self.texts else [])]
+
+
+def _code(language: str) -> str:
+    return language.partition("-")[0]
 
 
 _ID = ("_id", "id")

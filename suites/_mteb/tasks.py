@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -154,7 +154,7 @@ def _task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None)
             if not subsets:
                 raise nothing_left(info.name, "subset", options.subsets, use.subsets)
             within = replace(within, subsets=subsets)
-        kept, subsets = _narrow(info, options.languages, options.splits, within=within)
+        kept, subsets = info.narrowed(options.languages, options.splits, within=within)
         splits = kept if options.splits else splits
     return Task(
         name=info.name,
@@ -181,35 +181,6 @@ def _roles(info: TaskInfo) -> tuple[Role, ...]:
     if info.abstask == "AbsTaskRetrieval":
         return SIDES
     return ROLES if info.roles else ("",)
-
-
-def _narrow(
-    info: TaskInfo,
-    languages: Collection[str] = (),
-    splits: Collection[str] = (),
-    *,
-    within: TaskUse | None = None,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requested splits and subsets of a task; an empty request means all.
-
-    A subset stays when any of its languages is requested. As in mteb, the script of a language decides
-    nothing: `zho-Hant` requests all of `zho`.
-    """
-    has_splits = within.splits if within else info.splits
-    has_subsets = within.subsets if within else tuple(info.subsets)
-    kept_splits = tuple(s for s in has_splits if not splits or s in splits)
-    if not kept_splits:
-        raise nothing_left(info.name, "split", splits, has_splits)
-    wanted = {_code(language) for language in languages}
-    codes = {subset: {_code(language) for language in info.subsets[subset]} for subset in has_subsets}
-    kept_subsets = tuple(s for s in has_subsets if not wanted or wanted & codes[s])
-    if not kept_subsets:
-        raise nothing_left(info.name, "language", languages, sorted(set().union(*codes.values())))
-    return kept_splits, kept_subsets
-
-
-def _code(language: str) -> str:
-    return language.partition("-")[0]
 
 
 def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite:

@@ -165,11 +165,12 @@ def test_every_checkout_has_the_same_names_and_keys(repo: Path, tmp_path: Path) 
         ("CMakeLists.txt", "cmake_minimum_required(VERSION 3.8)\nproject(FMT CXX)\n", "FMT"),
     ],
 )
-def test_a_projects_name_is_that_of_its_metadata(tmp_path: Path, file: str, text: str, name: str) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
+def test_a_projects_name_is_that_of_its_metadata(
+    repo: Path, tmp_path: Path, file: str, text: str, name: str
+) -> None:
+    folder = (repo / "pyproject.toml").unlink() or repo.rename(tmp_path / "folder")
     (folder / file).write_text(text)
-    assert code._project_name(folder) == name
+    assert [task.name for task in opened(folder).tasks] == [f"{name}.CodeSearch", f"{name}.CodeSearch.named"]
 
 
 def test_a_name_can_be_typed(repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

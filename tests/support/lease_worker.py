@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.storage import leases
 from harness.storage.leases import Leases
 
 
@@ -113,7 +113,7 @@ def main() -> None:
     time.time = lambda: real() + settings.clock
     os.link = os.rename = os.replace = _refuse  # type: ignore[assignment]
     if settings.host:
-        leases._host = lambda: settings.host
+        socket.gethostname = lambda: settings.host
     held = Leases(Path(settings.folder), term=settings.term)
     if settings.keys:
         _work(held, settings)

@@ -1,24 +1,15 @@
-"""Tasks of mteb's classes that a test has made, scored as those of a suite are."""
+"""The score of a task of mteb that a test has made, as one of a suite's has it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from fakes import task
-from harness.core.types import Outcome, Task, TextModel
+from harness.core.types import Outcome, TextModel
 from suites._mteb.source import BuiltSource
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadySource(BuiltSource):
-    """The source of a task object that is there already, as its `loader`."""
-
-    loader: Any
-
-    def mteb_task(self, task: Task, *, seed: int) -> Any:
-        return self.loader
-
-
 def score(made: Any, model: TextModel) -> Outcome:
-    return ReadySource(loader=made).evaluate(task(), model, seed=42, data=None)
+    with mock.patch.object(BuiltSource, "mteb_task", return_value=made):
+        return BuiltSource(loader=made).evaluate(task(), model, seed=42, data=None)

@@ -68,7 +68,8 @@ Scores = Mapping[str, float]
 class Import:
     """One imported entry: main scores by task (split, subset and data are the suites' own).
 
-    `others` are tasks on another revision of the data (`other`), `card` is what the model's card says.
+    `others` are tasks on another revision of the data (`other`), `card` is what the model's card says, and
+    `rows` are the rows of the scores where they are not one for each split and subset.
     """
 
     model: str
@@ -78,6 +79,7 @@ class Import:
     other: str = "0" * 40
     card: Mapping[str, Any] = field(default_factory=dict)
     version: str = "2.1.0"
+    rows: Sequence[dict[str, Any]] = ()
 
 
 @cache
@@ -290,7 +292,8 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     scores: list[dict[str, Any]] = []
     files: list[dict[str, Any]] = []
     for number, one in enumerate(entries):
-        rows = [row for name, score in one.scores.items() for row in _rows(number, name, score, one)]
+        made = [row for name, score in one.scores.items() for row in _rows(number, name, score, one)]
+        rows = [*one.rows] or made
         about.append(
             {"folder": f"{number}", "model": one.model, "revision": one.revision, "experiment": "",
              "trust": trust_of(one.revision), "files": len(one.scores), "rows": len(rows),

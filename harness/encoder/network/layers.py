@@ -329,6 +329,29 @@ class Packing:
     lengths: tuple[int, ...]
     attended: Tensor | None
 
+    @staticmethod
+    def of(compute: Tensor, attend: Tensor) -> Packing:
+        """The packing of a batch; a text without attended tokens attends to all of its computed ones."""
+        import torch
+
+        compute = compute | attend
+        lengths = compute.sum(dim=1)
+        order = torch.argsort(lengths, descending=True, stable=True)
+        ordered = compute[order]
+        row, column = ordered.nonzero(as_tuple=True)
+        ranks = ordered.cumsum(dim=1) - 1
+        index = order[row] * compute.shape[1] + column
+        counted = tuple(length for length in lengths[order].tolist() if length)
+        keys = attend | ~attend.any(dim=1, keepdim=True)
+        attended = keys.flatten()[index]
+        return Packing(
+            shape=(compute.shape[0], compute.shape[1]),
+            index=index,
+            positions=ranks[row, column],
+            lengths=counted,
+            attended=None if bool(attended.all()) else attended,
+        )
+
     @property
     def whole(self) -> bool:
         """Whether every place of the batch is computed; the tokens are then in the batch's order."""

@@ -40,29 +40,6 @@ class _Sealed:
         return self._layout.attend(query, key, value, needs)
 
 
-def _packing(compute: Tensor, attend: Tensor) -> Packing:
-    """The packing of a batch; in a text without attended tokens all computed tokens attend to each other."""
-    import torch
-
-    compute = compute | attend
-    lengths = compute.sum(dim=1)
-    order = torch.argsort(lengths, descending=True, stable=True)
-    ordered = compute[order]
-    row, column = ordered.nonzero(as_tuple=True)
-    ranks = ordered.cumsum(dim=1) - 1
-    index = order[row] * compute.shape[1] + column
-    counted = tuple(length for length in lengths[order].tolist() if length)
-    keys = attend | ~attend.any(dim=1, keepdim=True)
-    attended = keys.flatten()[index]
-    return Packing(
-        shape=(compute.shape[0], compute.shape[1]),
-        index=index,
-        positions=ranks[row, column],
-        lengths=counted,
-        attended=None if bool(attended.all()) else attended,
-    )
-
-
 def _positions_of(ids: Tensor, pad: int) -> Tensor:
     """RoBERTa's positions, (texts, columns): the rank among non-padding tokens, -1 for padding."""
     real = (ids != pad).long()
@@ -251,7 +228,7 @@ class EncoderModel(EncoderPreTrainedModel):
         given = ids if ids is not None else embeds
         assert given is not None
         attend = _mask_of(given, mask)
-        packed = _packing(self._computed(ids, compute, attend), attend)
+        packed = Packing.of(self._computed(ids, compute, attend), attend)
         asked = None if positions is None else packed.pack(positions)
         if self.shape.positions != "alibi":
             _check_length(packed, asked, self.shape.max_position_embeddings)

@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 
 from fakes import task
 from harness.checks.baselines import BaselineModel
+<<<<<<< HEAD
 from harness.checks.decide import baseline_power, conclude, decide
+=======
+from harness.checks.decide import around, baseline_power, conclude, decide, paired_test
+>>>>>>> private
 from harness.checks.difference import Difference, MeanDifference, Part
 from harness.checks.outcome import (
     VERDICTS,
@@ -252,23 +256,19 @@ def planted(
     ones: Mapping[str, Difference], margin: float, policy: Policy = DEFAULT, unit: str = "queries"
 ) -> Any:
     """The decisions on a suite with a task for each difference, all within one margin."""
-    stratum = Stratum(measures=("mean",), examples="same", gold=np.zeros(0), predicted=LEVEL[None, None])
-    units = Units(metric="m", unit=unit, strata=(stratum,))
-    made = {"task": {}, "model": {}, "identity": {}, "provenance": {}, "score": 0.5, "units": units}
-    mine, theirs = (
-        CheckSide(
-            runs=(),
-            home=Path(),
-            scored=dict.fromkeys(ones, (ScoredRecord(key=key, **made),)),  # type: ignore[arg-type]
-            missing=dict.fromkeys(ones, 0),
-        )
-        for key in "xa"
+    units = Units(metric="m", unit=unit, strata=())
+    one = ScoredRecord(
+        key="k", task={}, model={"artifact": "a"}, identity={}, provenance={}, score=0.5, units=units
     )
-    both = Planted(candidate=mine, baseline=theirs, failures={}, given=ones)
+    both = side({name: [one] for name in ones})
     limit = Sensitivity(margin=margin)
-    power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
     columns = tuple(Column(name=name, type="any", tasks=(task(name),)) for name in ones)
-    return decide(both, [replace(SUITE, columns=columns)], policy, power)
+    return decide(
+        Planted(candidate=both, baseline=both, failures={}, given=ones),
+        [replace(SUITE, columns=columns)],
+        policy,
+        Power(tasks=dict.fromkeys(ones, limit), means={"one": limit}),
+    )
 
 
 def line(one: Difference, margin: float, *, tests: int = 0, unit: str = "queries") -> TaskOutcome:
@@ -424,8 +424,8 @@ def test_the_number_of_units_that_is_named_settles_it_four_times_of_five(
     error = spread / sqrt(count)
     drawn = np.random.default_rng(0).normal(delta, error, trials)
     right = ("regressed",) if delta < -margin / 2 else ("passed", "improved")
-    ends = [line(made(float(d), error, units=count), margin, tests=tests).verdict for d in drawn]
-    settled = sum(verdict in right for verdict in ends)
+    ones = [made(float(d), error, units=count) for d in drawn]
+    settled = sum(line(one, margin, tests=tests).verdict in right for one in ones)
     assert settled / trials == pytest.approx(0.8, abs=4 * sqrt(0.16 / trials))
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, Party, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
-from harness.checks.report import FORMS, _escaped, _hidden, advice, junit, markdown, print_check
+from harness.checks.report import FORMS, advice, junit, markdown, print_check
 from harness.cli import invoke
 
 # Checks made by hand
@@ -731,8 +731,11 @@ def test_no_name_is_read_as_markdown(name: str) -> None:
 
 @given(st.text(max_size=200))
 def test_a_marker_is_one_whole_comment(name: str) -> None:
-    assert re.fullmatch(r"[A-Za-z0-9._+-]+", _hidden(name))
-    assert "--" not in _hidden(name)
+    party = replace(small_check().baseline, baseline=name, name="")
+    first, _ = markdown(small_check(baseline=party, suites=())).split("\n", 1)
+    marker = re.fullmatch(r"<!-- harness-check:([A-Za-z0-9._+-]+) -->", first)
+    assert marker is not None
+    assert "--" not in marker[1]
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.verdict for task in TASKS])
@@ -767,4 +770,4 @@ def test_no_kind_of_task_crowds_out_another() -> None:
 
 
 def test_long_text_is_cut() -> None:
-    assert _escaped("x" * 400, most=10) == "x" * 9 + "…"
+    assert tables(markdown(named("x" * 400)))[1][1][0] == "x" * 299 + "…"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import plain_attention
 import tiny_networks
 from harness.core.errors import UsageError
 from harness.encoder import attention
-from harness.encoder.attention import BACKENDS, Needs, Sdpa, _Blocks, _spans, choose
+from harness.encoder.attention import BACKENDS, Needs, Sdpa, choose
 from harness.encoder.family import Architecture
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
@@ -117,15 +118,18 @@ def test_a_long_windowed_text_is_never_attended_whole() -> None:
     layout.attend(*packed, Needs(window=64))
     (calls,) = layout.calls.values()  # type: ignore[attr-defined]
     first, second = calls
-    assert isinstance(first, _Blocks)
-    assert first.mask.bias is not None
+    assert first.tokens == tokens
     assert first.mask.bias.numel() < 200 * tokens
     assert second.length == 80
 
 
 def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     lengths = sorted([n % 97 + 1 for n in range(0, 9000, 7)], reverse=True)
-    found = _spans(lengths)
+    layout: Any = Sdpa().layout(lengths, None, CPU)
+    layout.attend(*plain_attention.tokens(lengths), Needs())
+    (calls,) = layout.calls.values()
+    stops = [*accumulate(call.texts for call in calls)]
+    found = [*pairwise((0, *stops))]
     assert [n for a, b in found for n in range(a, b)] == [*range(len(lengths))]
     for a, b in found:
         assert lengths[a] - lengths[b - 1] <= min(8, lengths[a] // 2)
@@ -176,8 +180,7 @@ def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(attention, "_missing", lambda: "flash-attn is not installed")
-    monkeypatch.setattr(attention, "_has_varlen", lambda: True)
+    monkeypatch.setattr(attention, "BACKENDS", {n: b for n, b in BACKENDS.items() if n != "flash"})
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
 

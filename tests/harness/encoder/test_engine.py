@@ -453,11 +453,7 @@ def taken(layers: Any, folder: Path) -> Any:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    class Idle(torch.nn.Module):
-        def forward(self, features: Any) -> Any:
-            return features
-
-    model = SentenceTransformer(modules=[*library(folder), Idle()], device="cpu")
+    model = SentenceTransformer(modules=[*library(folder), torch.nn.Identity()], device="cpu")
     model[-1].layers = layers
     Encoder(model, resolve_encoding(describe(folder), Settings()))
     return layers

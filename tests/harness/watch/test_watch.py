@@ -20,10 +20,11 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.types import Column, Outcome, Suite, Task
 from harness.encoder import sanity
 from harness.jobs.context import JobContext
-from harness.plan import catalog, models
+from harness.plan import catalog
 from harness.plan.request import Request
 from harness.storage.store import Store
-from harness.watch.state import WATCHES, Watch
+from harness.watch.changes import change_points
+from harness.watch.state import WATCHES, Watch, WatchEntry
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 
@@ -419,16 +420,13 @@ def test_other_data_begins_another_curve(
 
 
 def test_a_drop_is_flagged_at_its_step(tmp_path: Path) -> None:
-    from harness.watch.state import WatchEntry
-    from harness.watch.watch import _change_points
-
     scores = [0.50, 0.501, 0.499, 0.50, 0.502, 0.498, 0.40, 0.50]
     entries = tuple(
         WatchEntry(step=100 * n, name=f"step{n}", state="done", mean=score)
         for n, score in enumerate(scores, 1)
     )
     watch = Watch(name="w", source="/run", suite="s", request={}, checkpoints=entries)
-    (one,) = _change_points(watch)
+    (one,) = change_points(watch)
     assert (one.step, one.last, one.kind) == (700, 700, "drop")
     assert one.size == pytest.approx(0.1, abs=0.003)
     assert one.p < 0.001
@@ -456,14 +454,18 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
         refs = [SimpleNamespace(name=name, target_commit=name[-1] * 40) for name in now]
         return SimpleNamespace(branches=refs, tags=[])
 
-    downloaded: list[tuple[str, str | None]] = []
+    def told(_api: object, _repository: str, revision: str) -> SimpleNamespace:
+        return SimpleNamespace(sha=revision, siblings=())
 
-    def download(repository: str, revision: str | None, *, offline: bool) -> Path:
+    downloaded: list[tuple[str, str]] = []
+
+    def download(repository: str, revision: str, **_: object) -> str:
         downloaded.append((repository, revision))
-        return snapshots[revision or ""]
+        return str(snapshots[revision])
 
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_refs", listed)
-    monkeypatch.setattr(models, "_download", download)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", told)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     troubles: list[str] = []
     listeners = WatchListeners(error=lambda error: troubles.append(error.message))
     watch = follow(asked(tmp_path, "org/name", once=False, until=2), listeners)

@@ -430,20 +430,19 @@ def test_a_failure_shows_its_error_and_folds_the_traceback(client: TestClient) -
     assert "details" in {tag for tag, _ in found.tags}
 
 
-def test_a_large_import_is_paged_and_its_json_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_import_is_paged_and_its_json_is_whole(tmp_path: Path) -> None:
     name = site_data.names("nanobeir")[0]
     rows = [
         {"entry": 0, "task": name, "split": f"s{at % 2}", "subset": f"sub{at:04}", "main_score": at / 2000,
          "flag": "impossible" if at == 3 else "", "data_revision": "", "mteb_version": "2"}
         for at in range(MANY)
     ]  # fmt: skip
-    monkeypatch.setattr(site_data, "_rows", lambda *_: rows)
 
     def make(folder: Path) -> None:
         (folder / "results").mkdir()
-        site_data.put_imports(folder / "results", [site_data.Import(model="a/b", scores={name: 0.5})])
+        site_data.put_imports(
+            folder / "results", [site_data.Import(model="a/b", scores={name: 0.5}, rows=rows)]
+        )
 
     client = TestClient(site_data.small_app(tmp_path, make))
     path = f"/results/{number_of(client, '/models/a--b', name)}"

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from harness.core.types import SuiteOptions
 from suites._code import tasks
 from suites._code.parsing import python_version
 from suites._code.selection import Function, distinct
-from suites._code.source_folder import SourceFolder
 from suites._code.tasks import (
     CORPUS,
     Tasks,
     function_tasks,
 )
 from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
-from suites.stdlib import _stdlib_root
+from suites.stdlib import SUITE
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu"]
 
@@ -255,8 +255,8 @@ def test_at_most_the_twenty_largest_labels_are_used() -> None:
 @pytest.fixture(scope="module")
 def stdlib(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Content]:
     cache = tmp_path_factory.mktemp("cache")
-    folder = SourceFolder(root=_stdlib_root(), cache=cache, languages=("python",), history=False)
-    return {entry.name: folder.content(entry.name) for entry in folder.index().entries}
+    sources: list[Any] = [task.source for task in SUITE.open("", SuiteOptions(cache=cache)).tasks]
+    return {one.loader.name: one.loader.content() for one in sources}
 
 
 def searches(stdlib: dict[str, Content]) -> Sequence[Retrieval]:
@@ -267,7 +267,8 @@ def searches(stdlib: dict[str, Content]) -> Sequence[Retrieval]:
 
 
 def test_standard_library_is_the_running_one() -> None:
-    assert (_stdlib_root() / "ast.py").samefile(ast.__file__)
+    source: Any = SUITE.open("", SuiteOptions()).tasks[0].source
+    assert (source.loader.folder.root / "ast.py").samefile(ast.__file__)
     assert python_version().startswith(f"python-{sys.version_info.major}.{sys.version_info.minor}.")
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -102,6 +103,8 @@ CONTENTS: dict[str, Content] = {
         test=tuple(Row(id=r.id, text=r.text, label="yes" if "river" in r.text else "no") for r in rows(30)),
     ),
 }
+THREE = tuple(Row(id=text, text=text, label=label) for text, label in ("aX", "bY", "cX"))
+CONTENTS["Three"] = Labelled(train=THREE, test=THREE)
 CONTENTS["Same ids"] = Retrieval(
     documents=tuple(
         Document(id=f"{i}", text=f"{w}{'' if i < 4 else ' x'}") for i, w in enumerate(TOPICS * 2)
@@ -129,7 +132,8 @@ METRICS = {
 
 
 def task(kind: str) -> Task:
-    type_ = {"Two": "Classification"}.get(kind, "Retrieval" if " " in kind else kind)
+    words = {"Two": "Classification", "Three": "Classification"}
+    type_ = words.get(kind, "Retrieval" if " " in kind else kind)
     return Task(
         name=f"Own{kind.partition(' ')[0]}",
         type=type_,
@@ -423,11 +427,7 @@ def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
 def test_another_mteb_than_results_name_may_not_score(
     installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def version(name: str) -> str:
-        if name == "mteb" and installed:
-            return installed
-        raise PackageNotFoundError
-
+    version = mock.Mock(side_effect=[installed] if installed else PackageNotFoundError)
     monkeypatch.setattr("importlib.metadata.version", version)
     monkeypatch.setattr(snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
     with pytest.raises(UsageError) as caught:
@@ -442,8 +442,7 @@ def some_pairs(name: str, **more: Any) -> AbsTask:
     """A task of mteb of this name that has its data, which is none of its own."""
     columns = {"sentence1": texts(9), "sentence2": texts(9, 3), "score": [float(i % 4) for i in range(9)]}
     data = DatasetDict({"test": Dataset.from_dict(columns)})
-    bounds = {"min_score": 0, "max_score": 3}
-    found = made(abstasks.AbsTaskSTS, data, metric="cosine_spearman", **bounds, **more)
+    found = made(abstasks.AbsTaskSTS, data, metric="cosine_spearman", min_score=0, max_score=3, **more)
     found.metadata = found.metadata.model_copy(update={"name": name})
     return found
 
@@ -522,16 +521,8 @@ def test_published_scores_of_minilm(name: str, published: float, shared: Path, t
 
 
 def test_columns_come_as_lists_of_ones_own() -> None:
-    @dataclass(frozen=True)
-    class Three:
-        def content(self) -> Content:
-            given = tuple(Row(id=text, text=text, label=label) for text, label in ("aX", "bY", "cX"))
-            return Labelled(train=given, test=given)
-
     plain = Dataset.from_dict({"id": ["a", "b", "c"], "text": ["a", "b", "c"], "label": [0, 1, 0]})
-    asked = replace(task("Classification"), name="Three")
-    made = BuiltSource(loader=Three()).mteb_task(asked, seed=42).dataset
-    assert made is not None
+    made: Any = BuiltSource(loader=Given("Three")).mteb_task(task("Three"), seed=42).dataset
     labels = made["test"]["label"]
     assert labels == [0, 1, 0]
     labels.append(5)

@@ -15,8 +15,9 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
-from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, _sections, _Snapshot, load
-from suites._mteb.tasks import _narrow, benchmark_or_task, offers
+from suites._mteb import snapshot as module
+from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, load
+from suites._mteb.tasks import benchmark_or_task, offers
 
 ROOT = Path(__file__).parents[3]
 TEXT = ["text"]
@@ -31,9 +32,9 @@ class Block:
 
 sys.meta_path.insert(0, Block())
 from suites._mteb.snapshot import load
-from suites._mteb.tasks import _narrow
+import suites._mteb.tasks
 snapshot = load()
-print(len(snapshot.benchmark("MTEB(eng, v2)").tasks), *_narrow(snapshot.task("STS22"), ["tur"]))
+print(len(snapshot.benchmark("MTEB(eng, v2)").tasks), *snapshot.task("STS22").narrowed(["tur"]))
 """
 
 
@@ -120,10 +121,9 @@ def test_a_benchmark_is_found_by_its_alias() -> None:
 
 def test_a_name_is_resolved_without_building_every_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
-    benchmark = _Snapshot.benchmark
-    monkeypatch.setattr(
-        _Snapshot, "benchmark", lambda self, name: built.append(name) or benchmark(self, name)
-    )
+    known = type(load())
+    benchmark = known.benchmark
+    monkeypatch.setattr(known, "benchmark", lambda self, name: built.append(name) or benchmark(self, name))
     benchmark_or_task("NanoBEIR", called="it", options=SuiteOptions())
     with pytest.raises(UsageError, match="No benchmark or task of mteb is called 'Nanobier'"):
         benchmark_or_task("Nanobier", called="it", options=SuiteOptions())
@@ -190,21 +190,21 @@ def test_sizes_add_up_and_are_unknown_when_any_part_is() -> None:
 
 
 def test_a_subset_stays_when_any_of_its_languages_is_asked_for() -> None:
-    assert _narrow(a_task()) == (("dev", "test"), ("en", "de-en", "zh"))
-    assert _narrow(a_task(), ["eng"], ["test"]) == (("test",), ("en", "de-en"))
-    assert _narrow(a_task(), ["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
+    assert a_task().narrowed() == (("dev", "test"), ("en", "de-en", "zh"))
+    assert a_task().narrowed(["eng"], ["test"]) == (("test",), ("en", "de-en"))
+    assert a_task().narrowed(["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
 
 
 def test_narrowing_stays_inside_what_a_benchmark_takes() -> None:
     use = TaskUse(name="Little", splits=("test",), subsets=("de-en",))
-    assert _narrow(a_task(), ["eng"], within=use) == (("test",), ("de-en",))
+    assert a_task().narrowed(["eng"], within=use) == (("test",), ("de-en",))
     with pytest.raises(UsageError, match=r"no split of it is dev\.\nIt has split test\."):
-        _narrow(a_task(), splits=["dev"], within=use)
+        a_task().narrowed(splits=["dev"], within=use)
 
 
 def test_nothing_left_says_what_there_is() -> None:
     with pytest.raises(UsageError) as error:
-        _narrow(a_task(), ["en", "fra"])
+        a_task().narrowed(["en", "fra"])
     assert str(error.value) == (
         "Nothing of Little is left: no language of it is en or fra.\nIt has languages deu, eng, zho."
     )
@@ -341,9 +341,9 @@ def test_narrowing_keeps_what_mteb_keeps(name: str, languages: list[str]) -> Non
         kept = mteb.get_task(name, languages=languages).hf_subsets
     except ValueError:  # mteb's word for nothing left
         with pytest.raises(UsageError):
-            _narrow(load().task(name), languages)
+            load().task(name).narrowed(languages)
     else:
-        assert sorted(_narrow(load().task(name), languages)[1]) == sorted(kept)
+        assert sorted(load().task(name).narrowed(languages)[1]) == sorted(kept)
 
 
 class Counting:
@@ -388,7 +388,7 @@ def estimated(task: Any, stats: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(TaskMetadata, "descriptive_stats", stats)
     row = make_snapshot._task_row(type(task))
-    info = _Snapshot(version="", rows={"it": row}, benchmark_rows={}).task("it")
+    info = type(load())(version="", rows={"it": row}, benchmark_rows={}).task("it")
     parts = [info.size([split], info.subsets) for split in info.splits]
     texts, characters = ([getattr(part, name) for part in parts] for name in ("texts", "characters"))
     return Size(texts=sum(texts), characters=sum(characters))
@@ -475,17 +475,25 @@ def test_the_size_of_data_sampled_from_is_the_most_mteb_encodes(
 
 def test_rows_read_one_by_one_are_those_of_the_file() -> None:
     whole = json.loads(PATH.read_text(encoding="utf-8"))
-    found = _sections(PATH.read_text(encoding="utf-8"))
-    assert list(found) == list(whole)
-    assert {name: list(part) for name, part in found.items()} == {n: list(p) for n, p in whole.items()}
-    assert all(dict(found[name]) == whole[name] for name in ("tasks", "benchmarks", "similar"))
-    assert found["mteb_version"] == whole["mteb_version"]
+    rows = {"tasks": load().rows, "benchmarks": load().benchmark_rows, "similar": load().similar_rows}
+    assert {name: [*part] for name, part in rows.items()} == {name: [*whole[name]] for name in rows}
+    assert all(dict(part) == whole[name] for name, part in rows.items())
+    assert load().version == whole["mteb_version"]
+    assert {*whole} - {*rows} == {"made_by", "mteb_version"}
 
 
-def test_a_name_may_hold_a_colon_or_what_json_escapes() -> None:
+def test_a_name_may_hold_a_colon_or_what_json_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = {"a: b,": {"type": "STS"}, "c\u2028\\d": ["x", "y: z,"]}
     lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items())
-    assert dict(_sections(f'{{\n"tasks": {{\n{lines}\n}}\n}}\n')["tasks"]) == rows
+    parts = ['"mteb_version": "1"', f'"tasks": {{\n{lines}\n}}', '"benchmarks": {\n}', '"similar": {\n}']
+    (tmp_path / "rows.json").write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "PATH", tmp_path / "rows.json")
+        load.cache_clear()
+        assert dict(load().rows) == rows
+    load.cache_clear()
 
 
 # What of a data set a task reads, and narrowing to subsets

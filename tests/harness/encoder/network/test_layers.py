@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.core.errors import ModelError
-from harness.encoder.network.layers import Packing, _frequencies, _rotate, _table
-from harness.encoder.network.model import _packing
+from harness.encoder.family import Architecture
+from harness.encoder.network.layers import Packing, Table, _rotate, rotations
 
 # Rotary positions
 
@@ -22,17 +22,31 @@ from harness.encoder.network.model import _packing
 WIDTH = 8
 
 
-def one(theta: float = 100.0, length: int = 1, **scaling: Any) -> list[float]:
-    found = _frequencies(WIDTH, theta, torch.tensor([length]), scaling=scaling or None)
-    assert found.dtype == torch.float32
-    return [float(value) for value in found[0]]
+def table(places: torch.Tensor, *lengths: int, theta: float = 100.0, **scaling: Any) -> Table:
+    """The rotations of the tokens of texts of these lengths, by default of one, at these places."""
+    shape = Architecture(
+        **dict.fromkeys(("vocab_size", "num_hidden_layers", "intermediate_size"), 1),
+        **dict.fromkeys(("num_attention_heads", "num_key_value_heads", "max_position_embeddings"), 1),
+        **{"hidden_size": WIDTH, "head_dim": WIDTH, "positions": "rotary"},
+        **{"rotary_theta": theta, "rotary_scaling": scaling or None},
+    )  # type: ignore[arg-type]
+    counts = torch.tensor(lengths or [len(places)])
+    mask = torch.arange(int(counts.max())) < counts[:, None]
+    return rotations(shape, Packing.of(mask, mask), places)[theta]
+
+
+def one(length: int = 1, **scaling: Any) -> list[float]:
+    """The angles by which a text's second token is turned."""
+    cosine, sine = table(torch.ones(length), **scaling)
+    assert cosine.dtype == sine.dtype == torch.float32
+    return [math.atan2(y, x) for y, x in zip(sine[0, 0].tolist(), cosine[0, 0].tolist(), strict=True)]
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) -> None:
     positions = torch.tensor([0, 1, 5, 700])
     x = torch.randn(4, 2, WIDTH, dtype=torch.float64)
-    found = _rotate(x, _table(positions, _frequencies(WIDTH, 100.0, positions)), interleaved=interleaved)
+    found = _rotate(x, table(positions), interleaved=interleaved)
     for token, place in enumerate(positions.tolist()):
         for head in range(2):
             for pair in range(WIDTH // 2):
@@ -44,7 +58,7 @@ def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) 
 
 def test_scores_depend_on_the_distance_alone() -> None:
     query, key = torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH), torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH)
-    turn = _table(torch.arange(50), _frequencies(WIDTH, 100.0, torch.tensor([50])))
+    turn = table(torch.arange(50))
     query, key = (_rotate(x, turn, interleaved=False)[:, 0] for x in (query, key))
     scores = query @ key.T
     for distance in (-7, 0, 3):
@@ -54,7 +68,7 @@ def test_scores_depend_on_the_distance_alone() -> None:
 
 def test_half_precision_is_turned_in_float32() -> None:
     x = torch.randn(300, 2, WIDTH).bfloat16()
-    turn = _table(torch.arange(300), _frequencies(WIDTH, 10_000.0, torch.tensor([300])))
+    turn = table(torch.arange(300), theta=10_000.0)
     found = _rotate(x, turn, interleaved=False)
     assert found.dtype == torch.bfloat16
     assert torch.equal(found, _rotate(x.float(), turn, interleaved=False).bfloat16())
@@ -63,7 +77,7 @@ def test_half_precision_is_turned_in_float32() -> None:
 def test_the_gradient_turns_back() -> None:
     x = torch.randn(5, 2, WIDTH, requires_grad=True)
     weights = torch.randn(5, 2, WIDTH)
-    cosine, sine = _table(torch.arange(5), _frequencies(WIDTH, 100.0, torch.tensor([5])))
+    cosine, sine = table(torch.arange(5))
     (_rotate(x, (cosine, sine), interleaved=True) * weights).sum().backward()
     torch.testing.assert_close(x.grad, _rotate(weights, (cosine, -sine), interleaved=True))
 
@@ -85,10 +99,10 @@ def test_dynamic_scaling_grows_the_base_with_the_text_beyond_the_trained_length(
 
 def test_dynamic_scaling_of_a_text_does_not_depend_on_its_neighbours() -> None:
     scaling = {"kind": "dynamic", "factor": 2, "trained": 10}
-    both = _frequencies(WIDTH, 100.0, torch.tensor([30, 5]), scaling=scaling)
-    for row, length in enumerate((30, 5)):
-        alone = _frequencies(WIDTH, 100.0, torch.tensor([length]), scaling=scaling)
-        assert torch.equal(both[row], alone[0])
+    both = table(torch.cat([torch.arange(30), torch.arange(5)]), 30, 5, **scaling)
+    for span, length in ((slice(30), 30), (slice(30, None), 5)):
+        alone = table(torch.arange(length), **scaling)
+        assert all(torch.equal(ours[span], own) for ours, own in zip(both, alone, strict=True))
 
 
 def test_ntk_scaling_without_a_mixture_raises_the_base_and_lowers_all() -> None:
@@ -116,14 +130,14 @@ MASKS = SHAPES.flatmap(lambda shape: st.tuples(hnp.arrays(bool, shape), hnp.arra
 
 
 def packed(compute: object, attend: object) -> Packing:
-    return _packing(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
+    return Packing.of(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
 
 
 @settings(max_examples=60)
 @given(MASKS)
 def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)
-    found = _packing(compute, attend)
+    found = Packing.of(compute, attend)
     wanted = compute | attend
     texts = [[c for c in range(wanted.shape[1]) if wanted[t, c]] for t in range(len(wanted))]
     order = sorted((t for t in range(len(texts)) if texts[t]), key=lambda t: -len(texts[t]))
@@ -139,7 +153,7 @@ def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> Non
 @given(MASKS)
 def test_what_is_packed_comes_back_to_its_place(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)
-    found = _packing(compute, attend)
+    found = Packing.of(compute, attend)
     padded = torch.randn(*compute.shape, 3)
     expected = padded * (compute | attend)[..., None]
     assert torch.equal(found.unpack(found.pack(padded)), expected)
@@ -181,7 +195,7 @@ def test_a_text_without_an_attended_token_attends_to_itself() -> None:
 def test_empty_texts_and_empty_batches_are_packed_to_nothing() -> None:
     for shape in ((2, 3), (2, 0), (0, 3)):
         mask = torch.zeros(shape, dtype=torch.bool)
-        found = _packing(mask, mask)
+        found = Packing.of(mask, mask)
         assert (found.lengths, found.attended) == ((), None)
         vectors = torch.randn(0, 4, requires_grad=True)
         assert torch.equal(found.unpack(vectors), torch.zeros(*shape, 4))
@@ -190,7 +204,7 @@ def test_empty_texts_and_empty_batches_are_packed_to_nothing() -> None:
 
 def test_gradients_go_back_through_packing() -> None:
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    found = _packing(mask, mask)
+    found = Packing.of(mask, mask)
     vectors = torch.randn(3, 2, requires_grad=True)
     weights = torch.randn(2, 3, 2)
     (found.unpack(vectors) * weights).sum().backward()
