@@ -18,11 +18,7 @@ from hypothesis import strategies as st
 
 from fakes import task
 from harness.checks.baselines import BaselineModel
-<<<<<<< HEAD
 from harness.checks.decide import baseline_power, conclude, decide
-=======
-from harness.checks.decide import around, baseline_power, conclude, decide, paired_test
->>>>>>> private
 from harness.checks.difference import Difference, MeanDifference, Part
 from harness.checks.outcome import (
     VERDICTS,
