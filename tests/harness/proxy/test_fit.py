@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,11 +233,7 @@ def test_noise_is_told_as_noise() -> None:
     """A target that nothing predicts: the nested error is about its deviation."""
     draw = np.random.default_rng(4)
     scores, target, families = draw.random((80, 30)), draw.random(80), np.arange(80) // 2
-    minutes = np.ones(30)
-
-    def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> fit._Choice:
-        return fit._choose(some, of, groups, minutes, 8.0)
-
+    choose = partial(fit._choose, minutes=np.ones(30), budget=8.0)
     predicted = fit._held_out(scores, target, families, choose)
     nested = measure_errors(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
@@ -247,7 +245,7 @@ def test_a_family_is_predicted_without_itself() -> None:
     scores, target, families = planted(60)
     seen: list[int] = []
 
-    def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> fit._Choice:
+    def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> Any:
         seen.append(len(some))
         assert len(set(groups.tolist())) == 19
         return fit._given(some, of, groups, [0])
