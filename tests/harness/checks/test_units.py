@@ -16,6 +16,7 @@ import sklearn.metrics
 
 from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
+from harness.core.errors import DataError
 from harness.core.identity import digest
 from harness.jobs.jobs import record_output
 from harness.storage.record import RECORDS, ModelPart, Record, TaskPart
@@ -38,10 +39,6 @@ def record(
         main_score=main,
         scores=scores,
     )
-
-
-class Untestable(ValueError):
-    """A score has no units, and its examples can be read."""
 
 
 @pytest.fixture
@@ -73,7 +70,7 @@ def taken(tmp_path: Path) -> Write:
         found = ScoredRecord.read(store, slug, "T", scored.key, parts=parts, cache=tmp_path)
         assert found is not None
         if found.units is None:
-            raise (ValueError if "cannot be read" in found.problem else Untestable)(found.problem)
+            raise (ValueError if "cannot be read" in found.problem else DataError)(found.problem)
         return found.units
 
     return go
@@ -361,7 +358,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
             lines += pair_lines(30, 1, split="dev")
         case "columns":
             lines = [(*one[:4], one[4], one[4], None) for one in lines]
-    with pytest.raises(ValueError):  # noqa: PT011
+    with pytest.raises((DataError, ValueError)):
         taken(lines, "STS", "cosine_spearman", score)
 
 
@@ -380,7 +377,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
 def test_rows_without_a_score_of_their_own_are_not_testable(taken: Write, kind: str, metric: str) -> None:
     lines, _, _ = label_lines(20, 2, 0)
     nothing = [(*one[:6], None) for one in lines]
-    with pytest.raises(Untestable):
+    with pytest.raises(DataError):
         taken(nothing, kind, metric, 0.6)
 
 
@@ -390,7 +387,7 @@ def test_seeds_on_other_examples_are_not_held_against_one_gold(taken: Write) -> 
     accuracy = np.mean([sklearn.metrics.accuracy_score(gold[0], one) for one in predicted])
     scores = {"dev": {"default": {"accuracy": float(accuracy)}}}
     assert taken(lines, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"}).runs == 2
-    with pytest.raises(Untestable, match="different examples"):
+    with pytest.raises(DataError, match="different examples"):
         taken(other, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"})
 
 
@@ -398,7 +395,7 @@ def test_a_missing_part_of_a_trained_score_is_not_testable(taken: Write) -> None
     lines, _, _ = trained_lines("dev", 1, 30, 0)
     scores: dict[str, dict[str, dict[str, Any]]] = {"dev": {"default": {"accuracy": None}}}
     for parts in ((("dev", "accuracy"),), (("dev", "f1"),), (("test", "accuracy"),)):
-        with pytest.raises(Untestable):
+        with pytest.raises(DataError):
             taken(lines, "X", "accuracy", 0.0, scores=scores, parts=parts, recipe={"name": "r"})
 
 
