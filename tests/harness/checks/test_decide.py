@@ -566,10 +566,7 @@ def test_a_task_with_one_run_shifts_the_mean_of_every_run() -> None:
 
 
 def test_other_numbers_of_runs_add_up_as_independent_parts() -> None:
-    found = {
-        "a": difference((0.5, 0.6), (0.4, 0.6)),
-        "b": difference((0.7, 0.8, 0.9), (0.8, 0.7, 0.7)),
-    }
+    found = {"a": difference((0.5, 0.6), (0.4, 0.6)), "b": difference((0.7, 0.8, 0.9), (0.8, 0.7, 0.7))}
     made = MeanDifference.over_suite(suite(one=("a",), two=("b",)), found)
     assert made is not None
     assert made.candidate == pytest.approx(mean([0.55, 0.8]))

@@ -358,7 +358,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
             lines += pair_lines(30, 1, split="dev")
         case "columns":
             lines = [(*one[:4], one[4], one[4], None) for one in lines]
-    with pytest.raises((DataError, ValueError)):
+    with pytest.raises((DataError, ValueError), match="example"):
         taken(lines, "STS", "cosine_spearman", score)
 
 
