@@ -157,11 +157,7 @@ class TaskInfo:
         )
 
     def narrowed(
-        self,
-        languages: Collection[str] = (),
-        splits: Collection[str] = (),
-        *,
-        within: TaskUse | None = None,
+        self, languages: Collection[str] = (), splits: Collection[str] = (), *, within: TaskUse | None = None
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The requested splits and subsets; an empty request means all.
 

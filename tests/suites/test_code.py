@@ -133,10 +133,7 @@ def test_every_checkout_has_the_same_names_and_keys(repo: Path, tmp_path: Path) 
     assert [*found] == ["tool.CodeSearch", "tool.CodeSearch.named"]
     assert keys(opened(elsewhere), tmp_path) == found
     (elsewhere / "pyproject.toml").unlink()
-    assert [*keys(opened(elsewhere), tmp_path)] == [
-        "other.CodeSearch",
-        "other.CodeSearch.named",
-    ]
+    assert [*keys(opened(elsewhere), tmp_path)] == ["other.CodeSearch", "other.CodeSearch.named"]
     assert keys(opened(f"tool={elsewhere}"), tmp_path) == found
 
 
@@ -157,11 +154,7 @@ def test_every_checkout_has_the_same_names_and_keys(repo: Path, tmp_path: Path) 
         ("go.mod", "module github.com/gin-gonic/gin/v2\n\ngo 1.21\n", "gin"),
         ("pom.xml", '<project xmlns="http://m.org/4"><artifactId>parent</artifactId></project>', "parent"),
         ("pom.xml", "<project><artifactId>parent", "folder"),
-        (
-            "pom.xml",
-            '<!DOCTYPE a [<!ENTITY b "c">]><p><artifactId>&b;</artifactId></p>',
-            "folder",
-        ),
+        ("pom.xml", '<!DOCTYPE a [<!ENTITY b "c">]><p><artifactId>&b;</artifactId></p>', "folder"),
         ("CMakeLists.txt", "cmake_minimum_required(VERSION 3.8)\nproject(FMT CXX)\n", "FMT"),
     ],
 )
@@ -197,7 +190,7 @@ def test_another_language_is_another_task_and_changes_no_other(repo: Path, tmp_p
     assert after.items() >= before.items()
     assert {*after} - {*before} == {"tool.CodeSearch-javascript", "tool.CodeSearch-javascript.named"}
     assert [note.partition(":")[0] for note in suite.notes] == [
-        *("Python", "Python", "JavaScript", "JavaScript", "Go", "No search by commits"),
+        *("Python", "Python", "JavaScript", "JavaScript", "Go", "No search by commits")
     ]
     assert suite.notes[-1] == "No search by commits: there is no git history."
     sizes = {task.name: task.size.texts for task in suite.tasks}

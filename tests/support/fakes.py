@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from harness.core.encoding import Encoding
 from harness.core.identity import digest, evaluation_identity
 from harness.core.lineage import FILE, Lineage, ModelDocument, ParentPart
-from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder
+from harness.core.types import SEED, Artifact, Data, Outcome, Role, Similarity, Task, TextEncoder, TextModel
 from harness.encoder.folder.content import identify
 from harness.jobs.jobs import model_part, task_part
 from harness.storage.record import Record
+from suites._mteb.source import BuiltSource
 
 SECONDS = itertools.count(10)
 """No two records were made at one time."""
@@ -198,6 +200,12 @@ class Bags:
 def table(found: Outcome) -> list[dict[str, Any]]:
     names = list(found.examples)
     return [dict(zip(names, values, strict=True)) for values in zip(*found.examples.values(), strict=True)]
+
+
+def score(made: Any, model: TextModel) -> Outcome:
+    """What a source of ours scores of a task object of mteb."""
+    with mock.patch.object(BuiltSource, "mteb_task", return_value=made):
+        return BuiltSource(loader=made).evaluate(task(), model, seed=42, data=None)
 
 
 class Evil:

@@ -37,6 +37,16 @@ def shrunk(family: Family, *, head_dim: int = 8) -> Architecture:
     return replace(shape, **small, **{name: 0.0 for name in vars(shape) if name.endswith("_dropout")})
 
 
+def small(**changes: Any) -> Architecture:
+    """An architecture of no family's own, with rotary positions."""
+    settings: dict[str, Any] = {
+        **{"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 48},
+        **{"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8},
+        **{"max_position_embeddings": 256, "positions": "rotary", "initializer_range": 0.2},
+    }
+    return Architecture(**{**settings, **changes})
+
+
 def network(shape: Architecture, *, seed: int = 0) -> EncoderModel:
     """A network of that shape with random weights, in evaluation mode."""
     torch.manual_seed(seed)

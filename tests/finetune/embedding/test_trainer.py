@@ -265,7 +265,7 @@ def test_the_loss_is_that_of_a_loop_in_float64(
 ) -> None:
     """Of each anchor, the cross-entropy of its positive among all positives and negatives of the batch."""
     spec = make()
-    model = module._model(spec, settings_of(spec), library=False).eval()
+    model = EmbeddingSetup(settings_of(spec), info_nce, caches=True).model(spec).eval()
     texts = list(triplets(8).values())
     features = [model.tokenize(column) for column in texts]
     found = info_nce(model, settings_of(spec), micro_batch=micro_batch, gather=False)(features, None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev, variance
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.significance import around, paired_test
 from harness.checks.units import Stratum, Units
-from harness.core.types import Column, Suite, Task
+from harness.core.types import Column, Suite
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)
@@ -238,16 +239,6 @@ def made(delta: float, error: float, *, units: int = 100, **more: object) -> Dif
     return Difference(**{"mine": (0.5 + delta,), "theirs": (0.5,), "units": units, "examples": part, **more})  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planted(Comparison):
-    """Sides whose differences are given."""
-
-    given: Mapping[str, Difference]
-
-    def differences(self, tasks: Sequence[Task]) -> dict[str, Difference | str]:
-        return {task.name: self.given[task.name] for task in tasks}
-
-
 def planted(
     ones: Mapping[str, Difference], margin: float, policy: Policy = DEFAULT, unit: str = "queries"
 ) -> Any:
@@ -259,12 +250,10 @@ def planted(
     both = side({name: [one] for name in ones})
     limit = Sensitivity(margin=margin)
     columns = tuple(Column(name=name, type="any", tasks=(task(name),)) for name in ones)
-    return decide(
-        Planted(candidate=both, baseline=both, failures={}, given=ones),
-        [replace(SUITE, columns=columns)],
-        policy,
-        Power(tasks=dict.fromkeys(ones, limit), means={"one": limit}),
-    )
+    power = Power(tasks=dict.fromkeys(ones, limit), means={"one": limit})
+    with mock.patch.object(Comparison, "differences", return_value=ones):
+        sides = Comparison(candidate=both, baseline=both, failures={})
+        return decide(sides, [replace(SUITE, columns=columns)], policy, power)
 
 
 def line(one: Difference, margin: float, *, tests: int = 0, unit: str = "queries") -> TaskOutcome:
@@ -578,10 +567,7 @@ def test_a_task_with_one_run_shifts_the_mean_of_every_run() -> None:
 
 
 def test_other_numbers_of_runs_add_up_as_independent_parts() -> None:
-    found = {
-        "a": difference((0.5, 0.6), (0.4, 0.6)),
-        "b": difference((0.7, 0.8, 0.9), (0.8, 0.7, 0.7)),
-    }
+    found = {"a": difference((0.5, 0.6), (0.4, 0.6)), "b": difference((0.7, 0.8, 0.9), (0.8, 0.7, 0.7))}
     made = MeanDifference.over_suite(suite(one=("a",), two=("b",)), found)
     assert made is not None
     assert made.candidate == pytest.approx(mean([0.55, 0.8]))

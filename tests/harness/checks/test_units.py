@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,13 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from harness.checks.record_units import Parts, _NotTestableError, _read_examples, _units_of
+from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
+from harness.core.errors import DataError
+from harness.core.identity import digest
 from harness.jobs.jobs import record_output
-from harness.storage.record import ModelPart, Record, TaskPart
+from harness.storage.record import RECORDS, ModelPart, Record, TaskPart
+from harness.storage.store import Store
 
 Line = tuple[str, str, str, int, Any, Any, float | None]
 Write = Callable[..., Units]
@@ -26,7 +31,7 @@ def record(
     kind: str, metric: str, scores: dict[str, dict[str, dict[str, Any]]], main: float | None, **identity: Any
 ) -> Record:
     return Record(
-        key="k" * 64,
+        key=digest(identity),
         status="done",
         model=ModelPart(name="m", source="local", artifact="a" * 64, weights="w" * 64),
         task=TaskPart(name="T", type=kind, metric=metric),
@@ -49,14 +54,24 @@ def taken(tmp_path: Path) -> Write:
         parts: Parts = (),
         scores: dict[str, dict[str, dict[str, Any]]] | None = None,
         raw: str = "",
+        content: bytes | None = None,
         **identity: Any,
     ) -> Units:
-        path = tmp_path / "x.examples.parquet"
         columns = {name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)}
         told = scores if scores is not None else {"test": {"default": {raw or metric: score}}}
         scored = record(kind, metric, told, score, **identity)
-        path.write_bytes(record_output(scored, columns)["examples"])
-        return _units_of(scored, path, parts)
+        made = record_output(scored, columns)
+        parsed, written = RECORDS.parse(made["record"].decode(), where="made"), made["examples"]
+        if content is not None:
+            told = parsed.examples.model_copy(update={"sha256": hashlib.sha256(content).hexdigest()})
+            parsed, written = parsed.model_copy(update={"examples": told}), content
+        store, slug = Store(tmp_path / secrets.token_hex(4)), f"m-{'a' * 12}"
+        store.put(slug, parsed, written)
+        found = ScoredRecord.read(store, slug, "T", scored.key, parts=parts, cache=tmp_path)
+        assert found is not None
+        if found.units is None:
+            raise (ValueError if "cannot be read" in found.problem else DataError)(found.problem)
+        return found.units
 
     return go
 
@@ -343,7 +358,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
             lines += pair_lines(30, 1, split="dev")
         case "columns":
             lines = [(*one[:4], one[4], one[4], None) for one in lines]
-    with pytest.raises((_NotTestableError, ValueError)):
+    with pytest.raises((DataError, ValueError), match="example"):
         taken(lines, "STS", "cosine_spearman", score)
 
 
@@ -362,7 +377,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
 def test_rows_without_a_score_of_their_own_are_not_testable(taken: Write, kind: str, metric: str) -> None:
     lines, _, _ = label_lines(20, 2, 0)
     nothing = [(*one[:6], None) for one in lines]
-    with pytest.raises(_NotTestableError):
+    with pytest.raises(DataError):
         taken(nothing, kind, metric, 0.6)
 
 
@@ -372,7 +387,7 @@ def test_seeds_on_other_examples_are_not_held_against_one_gold(taken: Write) -> 
     accuracy = np.mean([sklearn.metrics.accuracy_score(gold[0], one) for one in predicted])
     scores = {"dev": {"default": {"accuracy": float(accuracy)}}}
     assert taken(lines, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"}).runs == 2
-    with pytest.raises(_NotTestableError, match="different examples"):
+    with pytest.raises(DataError, match="different examples"):
         taken(other, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"})
 
 
@@ -380,16 +395,14 @@ def test_a_missing_part_of_a_trained_score_is_not_testable(taken: Write) -> None
     lines, _, _ = trained_lines("dev", 1, 30, 0)
     scores: dict[str, dict[str, dict[str, Any]]] = {"dev": {"default": {"accuracy": None}}}
     for parts in ((("dev", "accuracy"),), (("dev", "f1"),), (("test", "accuracy"),)):
-        with pytest.raises(_NotTestableError):
+        with pytest.raises(DataError):
             taken(lines, "X", "accuracy", 0.0, scores=scores, parts=parts, recipe={"name": "r"})
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all" * 9])
-def test_a_damaged_file_is_an_error_that_its_caller_knows(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "x.parquet"
-    path.write_bytes(content)
-    with pytest.raises((OSError, ValueError)):
-        _read_examples(path)
+def test_a_damaged_file_is_an_error_that_its_caller_knows(taken: Write, content: bytes) -> None:
+    with pytest.raises(ValueError, match="its per-example file cannot be read"):
+        taken(pair_lines(9, 0), "STS", "cosine_spearman", 1.0, content=content)
 
 
 # The same units

@@ -19,7 +19,6 @@ from harness.commands import run
 from harness.core import terminal
 from harness.core.terminal import console
 from harness.core.types import SuiteOptions
-from harness.data.folder import Manifest
 from harness.driver.estimate import PlanCost
 from harness.driver.execute import Result
 from harness.driver.report.run import Report
@@ -50,6 +49,9 @@ MODELS = tuple(
 NAMES = tuple(model.artifact.name for model in MODELS)
 BASELINE = "the-release-of-last-november-with-five-repeats"
 PATH = "organisation-of-data/a-data-set-with-a-long-name-of-its-own"
+
+
+REVISION = open_suites(SUITES)[0].tasks[0].data.revision[:12]
 
 
 def made(model: ConfiguredModel, name: str, score: float = 0.64508) -> Record:
@@ -194,8 +196,6 @@ def of_data(results: Path) -> None:
     """A data set that lies in the root, and those that two tasks lack there."""
     (results / PATH).mkdir(parents=True)
     (results / PATH / "test.jsonl").touch()
-    manifest = Manifest(repo=PATH, revision="0123456789ab", files={})
-    (results / PATH / ".harness.json").write_text(manifest.to_json())
     suites = [part for name in SUITES for part in ("--suite", name)]
     for wanted in ([], suites):
         _zero(invoke(["data", "list", "--offline", "--data", str(results), *wanted]))
@@ -241,7 +241,7 @@ SHOWN: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "watch": (of_watches, (BASELINE, f"/data/{PATH}", SUITES[1], "100,000", LONG[0])),
     "proxy": (of_proxies, (BASELINE, *LONG, "+0.2500")),
     "token list": (of_tokens, (BASELINE, "records:write", "2026-01-02T03:04:05")),
-    "data list": (of_data, (PATH, *LONG, "0123456789ab")),
+    "data list": (of_data, (PATH, *LONG, REVISION)),
 }
 """What each command prints, and names and numbers that must be there."""
 

@@ -18,7 +18,7 @@ from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
 from harness.core.errors import DataError, ModelError, StoreError
-from harness.core.types import Artifact, Column, Purpose, Suite, SuiteOptions, Task
+from harness.core.types import Artifact, Column, Purpose, Suite, Task
 from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Listeners, Result
 from harness.driver.report.run import Report
@@ -492,19 +492,13 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     ("names", "asked"), [(("mteb:One", "mteb:Two"), ()), (("mteb",), ("One", "Two"))], ids=["suites", "tasks"]
 )
 def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_own(
-    tmp_path: Path,
-    encoders: Encoders,
-    monkeypatch: pytest.MonkeyPatch,
-    names: tuple[str, ...],
-    asked: tuple[str, ...],
+    tmp_path: Path, encoders: Encoders, names: tuple[str, ...], asked: tuple[str, ...]
 ) -> None:
     """Each as a suite, or out of a suite of three; nowhere is it the suite's mean."""
     every = [task(name) for name in ("One", "Two", "Three")]
     suites = [replace(suite_of(one), name=f"mteb:{one.name}") for one in every[:2]]
     if asked:
-        whole = replace(suite_of(*every), name="mteb", title="MTEB")
-        monkeypatch.setattr(catalog, "open_suite", lambda *_: whole)
-        suites = catalog.open_suites(["mteb"], SuiteOptions(tasks=asked))
+        suites = [catalog._only(replace(suite_of(*every), name="mteb", title="MTEB"), asked)]
     assert [suite.name for suite in suites] == list(names)
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
     store, settings = Store(tmp_path / "r"), DataSettings(cache=tmp_path / "cache")

@@ -12,7 +12,6 @@ import tiny_networks
 from harness.core.errors import UsageError
 from harness.encoder import attention
 from harness.encoder.attention import BACKENDS, Needs, Sdpa, choose
-from harness.encoder.family import Architecture
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderConfig
 
@@ -23,15 +22,6 @@ SLOPES = (2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8)
 LENGTHS = (150, 97, 97, 70, 33, 12, 10, 9, 1, 1)
 EQUAL = (40, 40, 40)
 WINDOWS = (None, 0, 3, 20, 200)
-
-
-def small(**changes: Any) -> Architecture:
-    settings: dict[str, Any] = {
-        **{"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 3, "intermediate_size": 48},
-        **{"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8},
-        **{"max_position_embeddings": 256, "positions": "rotary", "initializer_range": 0.2},
-    }
-    return Architecture(**{**settings, **changes})
 
 
 def run(name: str, lengths: tuple[int, ...], needs: Needs, seen: Any, *packed: Any) -> torch.Tensor:
@@ -198,7 +188,7 @@ def test_an_unknown_backend_is_an_error_that_names_those_there_are() -> None:
 
 
 def test_a_network_notes_what_ran_in_place_of_what_was_asked_for() -> None:
-    model = tiny_networks.network(small())
+    model = tiny_networks.network(tiny_networks.small())
     given = tiny_networks.batch(tiny_networks.texts((9, 4), 0), 0)
     model(**given)
     assert (model.attention_as_run, model.notes) == ("sdpa", [])
@@ -209,7 +199,7 @@ def test_a_network_notes_what_ran_in_place_of_what_was_asked_for() -> None:
 
 
 def test_attention_is_dropped_only_while_training() -> None:
-    model = tiny_networks.network(small(attention_dropout=0.5))
+    model = tiny_networks.network(tiny_networks.small(attention_dropout=0.5))
     given = tiny_networks.batch(tiny_networks.texts((9, 4), 0), 0)
     first, second = (model(**given).last_hidden_state for _ in range(2))
     assert torch.equal(first, second)
@@ -221,7 +211,7 @@ def test_attention_is_dropped_only_while_training() -> None:
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("changes", [{"windows": (None, 5, 5)}, {"positions": "alibi"}])
 def test_checkpointing_changes_no_gradient(changes: dict[str, Any], reentrant: bool) -> None:
-    shape = small(**changes)
+    shape = tiny_networks.small(**changes)
     given = tiny_networks.batch(tiny_networks.texts((90, 40, 9, 8), 0), 0)
     given["attention_mask"][:, 3:5] = 0
 
@@ -239,7 +229,7 @@ def test_checkpointing_changes_no_gradient(changes: dict[str, Any], reentrant: b
 
 @pytest.mark.parametrize("changes", [{"windows": (None, 5, 5)}, {"positions": "alibi"}])
 def test_inference_mode_and_training_do_not_disturb_each_other(changes: dict[str, Any]) -> None:
-    model = tiny_networks.network(small(**changes))
+    model = tiny_networks.network(tiny_networks.small(**changes))
     given = tiny_networks.batch(tiny_networks.texts((90, 40, 9, 8), 0), 0)
     with torch.inference_mode():
         expected = model(**given).last_hidden_state.clone()
@@ -250,7 +240,7 @@ def test_inference_mode_and_training_do_not_disturb_each_other(changes: dict[str
 
 @pytest.mark.parametrize("changes", [{"windows": (None, 5, 5)}, {"positions": "alibi"}])
 def test_autocast_runs_in_half_precision_and_stays_near(changes: dict[str, Any]) -> None:
-    model = tiny_networks.network(small(**changes))
+    model = tiny_networks.network(tiny_networks.small(**changes))
     given = tiny_networks.batch(tiny_networks.texts((90, 40, 9, 8), 0), 0)
     expected = model(**given).last_hidden_state
     with torch.autocast("cpu", torch.bfloat16):
@@ -265,6 +255,6 @@ def test_slopes_are_those_of_the_paper() -> None:
     eight = tuple(2.0 ** -(n + 1) for n in range(8))
     for heads, slopes in ((8, eight), (12, (*eight, *(2.0 ** -(n + 0.5) for n in range(4))))):
         same = {"num_attention_heads": heads, "num_key_value_heads": heads}
-        shape = small(positions="alibi", hidden_size=8 * heads, **same)
+        shape = tiny_networks.small(positions="alibi", hidden_size=8 * heads, **same)
         model = EncoderModel(EncoderConfig.of(shape), shape)
         assert {one.slopes for one in model.modules() if hasattr(one, "slopes")} == {slopes}

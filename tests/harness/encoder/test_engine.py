@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -57,8 +58,6 @@ def encoder(bare: Path) -> Encoder:
 
 def threaded(threads: int, load: Callable[[], Encoder]) -> Encoder:
     """An encoder on so many threads of the CPU; 0 are the caller's alone."""
-    import torch
-
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "get_num_threads", lambda: threads)
@@ -344,16 +343,12 @@ def test_nothing_to_encode(encoder: Encoder) -> None:
 
 
 def test_the_callers_threads_are_left_alone(encoder: Encoder) -> None:
-    import torch
-
     before = torch.get_num_threads()
     encoder.encode(TEXTS)
     assert torch.get_num_threads() == before
 
 
 def test_an_error_of_the_model_comes_through(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     def broken(features: dict[str, Any]) -> Any:
         raise RuntimeError("shapes do not match")
 
@@ -379,8 +374,6 @@ def limited(
 
 
 def out_of_memory() -> Exception:
-    import torch
-
     return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
 
@@ -441,8 +434,6 @@ def test_a_vector_that_is_not_finite_names_its_text(
 
 
 def model() -> Any:
-    import torch
-
     torch.manual_seed(0)
     layers = [torch.nn.Linear(24, 40), torch.nn.Linear(40, 7, bias=False)]
     return torch.nn.Sequential(*layers).eval()
@@ -450,7 +441,6 @@ def model() -> Any:
 
 def taken(layers: Any, folder: Path) -> Any:
     """The layers of a model after an encoder on the CPU has taken it."""
-    import torch
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(modules=[*library(folder), torch.nn.Identity()], device="cpu")
@@ -461,8 +451,6 @@ def taken(layers: Any, folder: Path) -> Any:
 
 @pytest.mark.parametrize("shape", [(24,), (1, 24), (5, 24), (3, 5, 24), (0, 24)])
 def test_products_are_the_same(shape: tuple[int, ...], bare: Path) -> None:
-    import torch
-
     plain, fast = model(), taken(model(), bare)
     assert "forward" in vars(fast[0])
     given = torch.randn(shape)
@@ -473,8 +461,6 @@ def test_products_are_the_same(shape: tuple[int, ...], bare: Path) -> None:
 
 
 def test_only_plain_float32_layers_change(bare: Path) -> None:
-    import torch
-
     class Own(torch.nn.Linear):
         pass
 
@@ -484,8 +470,6 @@ def test_only_plain_float32_layers_change(bare: Path) -> None:
 
 
 def test_without_onednn_nothing_changes(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     plain = taken(model(), bare)
     assert "forward" not in vars(plain[0])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import late_models
 import tiny
@@ -215,7 +216,6 @@ def test_vectors_are_those_of_pylate(body: str, expansion: bool, attends: bool, 
 
 
 def test_a_residual_projection_and_no_prefixes_are_as_in_pylate(tmp_path: Path) -> None:
-    import torch
     from pylate.models import Dense
 
     where = late_models.save(tmp_path / "model", query_prefix="", document_prefix="", skiplist_words=["the"])
@@ -268,8 +268,6 @@ def test_the_gate_holds_for_each_token(folder: Folder) -> None:
 
 
 def test_the_gate_tells_what_padding_and_another_load_change(folder: Folder) -> None:
-    import torch
-
     encoder = opened(folder())
 
     def attended(_: Any, inputs: tuple[dict[str, Any]]) -> Any:
@@ -289,8 +287,6 @@ def test_the_gate_tells_what_padding_and_another_load_change(folder: Folder) -> 
 
 
 def test_a_vector_that_is_not_finite_is_refused(folder: Folder) -> None:
-    import torch
-
     encoder = opened(folder())
     with torch.no_grad():
         encoder.model[1].linear.weight[0] = float("nan")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from harness.core.errors import RecordError, UsageError
-from harness.core.types import Predictor, SuiteOptions
+from harness.core.types import SuiteOptions
 from harness.plan import catalog
 from harness.proxy import document, fit
 from harness.proxy.document import PROXIES, Proxy
@@ -44,12 +46,10 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Proxy:
 
 
 @pytest.fixture
-def predictor(fitted: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Predictor:
+def predictor(fitted: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(catalog, "open_suite", lambda *_: suite(COLUMNS))
     PROXIES.write(tmp_path, fitted.name, fitted.to_json())
-    found = SUITE.open(fitted.name, SuiteOptions(results=tmp_path)).predictor
-    assert found is not None
-    return found
+    return SUITE.open(fitted.name, SuiteOptions(results=tmp_path)).predictor
 
 
 def test_what_is_fitted_is_told(fitted: Proxy) -> None:
@@ -68,7 +68,7 @@ def test_what_is_fitted_is_told(fitted: Proxy) -> None:
     assert fitted.error.kendall > 0.8
 
 
-def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy, predictor: Predictor) -> None:
+def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy, predictor: Any) -> None:
     told = json.loads(fitted.to_json())
     scores = {task["task"]: 0.5 + 0.01 * at for at, task in enumerate(told["tasks"])}
     by_hand = told["intercept"] + sum(t["coefficient"] * scores[t["task"]] for t in told["tasks"])
@@ -81,14 +81,14 @@ def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy, predictor: Predi
     assert (found.target, found.level, found.families, found.outside) == ("MADE(up, v1)", 0.95, 20, ())
 
 
-def test_a_missing_task_is_never_guessed(predictor: Predictor) -> None:
+def test_a_missing_task_is_never_guessed(predictor: Any) -> None:
     scores = dict.fromkeys(predictor.tasks, 0.5)
     assert predictor.predict(scores) is not None
     for name in predictor.tasks:
         assert predictor.predict({key: value for key, value in scores.items() if key != name}) is None
 
 
-def test_scores_that_no_fitted_model_has_are_named(predictor: Predictor) -> None:
+def test_scores_that_no_fitted_model_has_are_named(predictor: Any) -> None:
     first = predictor.tasks[0]
     found = predictor.predict({**dict.fromkeys(predictor.tasks, 0.5), first: 0.0001})
     assert found is not None
@@ -231,11 +231,7 @@ def test_noise_is_told_as_noise() -> None:
     """A target that nothing predicts: the nested error is about its deviation."""
     draw = np.random.default_rng(4)
     scores, target, families = draw.random((80, 30)), draw.random(80), np.arange(80) // 2
-    minutes = np.ones(30)
-
-    def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> fit._Choice:
-        return fit._choose(some, of, groups, minutes, 8.0)
-
+    choose = partial(fit._choose, minutes=np.ones(30), budget=8.0)
     predicted = fit._held_out(scores, target, families, choose)
     nested = measure_errors(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
@@ -247,7 +243,7 @@ def test_a_family_is_predicted_without_itself() -> None:
     scores, target, families = planted(60)
     seen: list[int] = []
 
-    def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> fit._Choice:
+    def choose(some: np.ndarray, of: np.ndarray, groups: np.ndarray) -> Any:
         seen.append(len(some))
         assert len(set(groups.tolist())) == 19
         return fit._given(some, of, groups, [0])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from harness.core.errors import UsageError
-from harness.proxy.table import ScoreTable
+from harness.proxy.table import ScoreTable, _families
 from harness.storage import imported
 from proxies import put, suite
 
@@ -85,28 +85,19 @@ def test_too_little_to_fit_on_is_said(tmp_path: Path) -> None:
 # Families of models
 
 
-def families(folder: Path, models: list[str], parents: dict[str, str]) -> list[str]:
-    """The families of models, in an import that has enough others."""
-    names = [*models, *(f"else{row}/model" for row in range(25))]
-    source = put(folder, suite(2), DRAW.random((len(names), 2)), models=names, parents=parents)
-    found = ScoreTable.read(source, suite(2))
-    known = dict(zip(found.models, found.families, strict=True))
-    return [known[name] for name in models]
-
-
-def test_a_line_of_models_is_one_family_and_a_model_of_nothing_is_of_its_organisation(tmp_path: Path) -> None:
+def test_a_line_of_models_is_one_family_and_a_model_of_nothing_is_of_its_organisation() -> None:
     models = ["acme/base", "acme/other", "new/tuned", "new/again", "lone/one"]
     parents = {"new/tuned": "acme/base", "new/again": "new/tuned", "lone/one": "away/root"}
-    assert families(tmp_path, models, parents) == ["acme", "acme", "acme", "acme", "away/root"]
+    assert _families(models, parents) == ["acme", "acme", "acme", "acme", "away/root"]
 
 
-def test_two_models_with_a_root_that_was_never_scored_are_one_family(tmp_path: Path) -> None:
+def test_two_models_with_a_root_that_was_never_scored_are_one_family() -> None:
     parents = {"a/one": "away/root", "b/two": "away/root"}
-    one, two, three = families(tmp_path, ["a/one", "b/two", "away/sibling"], parents)
+    one, two, three = _families(["a/one", "b/two", "away/sibling"], parents)
     assert one == two == "away/root"
     assert three == "away"
 
 
-def test_a_circle_ends(tmp_path: Path) -> None:
+def test_a_circle_ends() -> None:
     parents = {"a/one": "b/two", "b/two": "a/one", "c/three": "b/two", "d/self": "d/self"}
-    assert families(tmp_path, ["a/one", "b/two", "c/three", "d/self"], parents) == ["a", "a", "a", "d"]
+    assert _families(["a/one", "b/two", "c/three", "d/self"], parents) == ["a", "a", "a", "d"]

@@ -17,7 +17,7 @@ import pytest
 
 import tiny
 from blocked import BLOCK
-from fakes import quiet
+from fakes import quiet, score
 from harness.core.encoding import Ranking
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import encoding_identity
@@ -25,7 +25,6 @@ from harness.core.types import SIDES, Data, Outcome, Task
 from harness.jobs.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.plan.request import Request
 from harness.search.bm25 import STOP_WORDS, bm25, ranking_text
-from ready_tasks import score
 from retrieval_data import lay_own
 from suites._content import Content, Document, Query, Retrieval
 from suites._mteb.source import BuiltSource

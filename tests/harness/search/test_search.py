@@ -158,7 +158,6 @@ def test_blocks_change_nothing(
 
 
 def test_the_variant_of_pylate_is_its_ranking() -> None:
-    import torch
     from pylate import rank
     from pylate.scores import colbert_scores
 

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core import files
 from harness.core.errors import StoreError, UsageError
 from harness.storage import imported
 from harness.storage.store import Store
@@ -540,15 +539,8 @@ def test_a_crash_while_writing_keeps_the_former_import(
     root, out = tree(tmp_path / "in"), tmp_path / "out"
     run(root, out)
     write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
-    put = files.replace
-
-    def dies(path: Path, *more: Any, **how: Any) -> None:
-        if path.name == imported.STAMP:
-            raise KeyboardInterrupt
-        put(path, *more, **how)
-
     with monkeypatch.context() as patched:
-        patched.setattr(files, "replace", dies)
+        patched.setattr(imported, "_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run(root, out)
     assert Store(out).imported()[0].scores().num_rows == 6

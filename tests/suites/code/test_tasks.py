@@ -18,11 +18,7 @@ from harness.core.types import SuiteOptions
 from suites._code import tasks
 from suites._code.parsing import python_version
 from suites._code.selection import Function, distinct
-from suites._code.tasks import (
-    CORPUS,
-    Tasks,
-    function_tasks,
-)
+from suites._code.tasks import CORPUS, Tasks, function_tasks
 from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
 from suites.stdlib import SUITE
 

@@ -22,7 +22,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
-from fakes import TOPICS, Bags, artifact, encoding, quiet, record, table
+from fakes import TOPICS, Bags, artifact, encoding, quiet, record, score, table
 from harness.cli import invoke
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import task_identity
@@ -32,7 +32,6 @@ from harness.plan.catalog import open_suites
 from harness.results.scores import Aggregates
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
-from ready_tasks import score
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._mteb import examples, snapshot, source
 from suites._mteb.examples import Examples
@@ -440,10 +439,9 @@ def test_another_mteb_than_results_name_may_not_score(
 
 def some_pairs(name: str, **more: Any) -> AbsTask:
     """A task of mteb of this name that has its data, which is none of its own."""
-    columns = {"sentence1": texts(9), "sentence2": texts(9, 3), "score": [float(i % 4) for i in range(9)]}
-    data = DatasetDict({"test": Dataset.from_dict(columns)})
-    found = made(abstasks.AbsTaskSTS, data, metric="cosine_spearman", min_score=0, max_score=3, **more)
+    found = BuiltSource(loader=Given("STS")).mteb_task(task("STS"), seed=42)
     found.metadata = found.metadata.model_copy(update={"name": name})
+    vars(found).update(more)
     return found
 
 

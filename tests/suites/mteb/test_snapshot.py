@@ -454,12 +454,7 @@ def sampling_tasks() -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "most"),
-    [
-        ("Classify", 20 + 3 * 2 * 2),
-        ("Multilabel", 30 + 3 * 2 * 5),
-        ("Cluster", 24),
-        ("ClusterSome", 30),
-    ],
+    [("Classify", 20 + 3 * 2 * 2), ("Multilabel", 30 + 3 * 2 * 5), ("Cluster", 24), ("ClusterSome", 30)],
 )
 def test_the_size_of_data_sampled_from_is_the_most_mteb_encodes(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch

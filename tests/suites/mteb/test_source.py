@@ -439,11 +439,7 @@ OF_ONES_OWN: tuple[tuple[Mapping[str, str], Change, str], ...] = (
         put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td9\t1\n"),
         "test.tsv:2: the corpus-id 'd9'",
     ),
-    (
-        BEIR,
-        put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n"),
-        "test.tsv:2: the query-id 'q9'",
-    ),
+    (BEIR, put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n"), "test.tsv:2: the query-id 'q9'"),
     (BEIR, swap("corpus.jsonl", '"d2"', '"d1"'), "corpus.jsonl:2: the id 'd1' is already that of line 1"),
     (BEIR, swap("corpus.jsonl", '"two"', '" "'), "corpus.jsonl:2: the field 'text' is blank"),
     (BEIR, put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n"), "no grade above 0"),

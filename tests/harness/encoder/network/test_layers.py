@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import tiny_networks
 from harness.core.errors import ModelError
-from harness.encoder.family import Architecture
 from harness.encoder.network.layers import Packing, Table, _rotate, rotations
 
 # Rotary positions
@@ -24,12 +24,7 @@ WIDTH = 8
 
 def table(places: torch.Tensor, *lengths: int, theta: float = 100.0, **scaling: Any) -> Table:
     """The rotations of the tokens of texts of these lengths, by default of one, at these places."""
-    shape = Architecture(
-        **dict.fromkeys(("vocab_size", "num_hidden_layers", "intermediate_size"), 1),
-        **dict.fromkeys(("num_attention_heads", "num_key_value_heads", "max_position_embeddings"), 1),
-        **{"hidden_size": WIDTH, "head_dim": WIDTH, "positions": "rotary"},
-        **{"rotary_theta": theta, "rotary_scaling": scaling or None},
-    )  # type: ignore[arg-type]
+    shape = tiny_networks.small(head_dim=WIDTH, rotary_theta=theta, rotary_scaling=scaling or None)
     counts = torch.tensor(lengths or [len(places)])
     mask = torch.arange(int(counts.max())) < counts[:, None]
     return rotations(shape, Packing.of(mask, mask), places)[theta]
