@@ -118,7 +118,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trouble:
+class _Trouble:
     """Jobs that failed, or attempts that were lost, for one reason.
 
     Attributes:
@@ -170,7 +170,7 @@ class RunStatus:
     counts: Mapping[str, Mapping[str, int]]
     running: tuple[JobUnderWay, ...]
     waits: tuple[Wait, ...]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[_Trouble, ...]
     nodes: tuple[Node, ...]
     cost: Cost
     left: TimeRange | None
@@ -396,14 +396,14 @@ class _Log:
     def _by_kind(self, numbers: Sequence[int]) -> dict[str, int]:
         return dict(Counter(self.jobs[number].kind for number in numbers))
 
-    def _troubles(self) -> Iterator[Trouble]:
+    def _troubles(self) -> Iterator[_Trouble]:
         for how in ("failed", "lost", "retried"):
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
             for one in self.attempts:
                 if one.how == how:
                     groups[one.cause, one.hint].append(self.jobs[one.job].label)
             for (cause, hint), labels in groups.items():
-                yield Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
+                yield _Trouble(how=how, cause=cause, hint=hint, labels=tuple(labels))
 
     def _left(self) -> TimeRange | None:
         """The time left; None where nothing runs, as the open jobs wait for who knows how long."""
