@@ -31,7 +31,7 @@ from harness.executors.executor import Executor, Listener
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
-from harness.executors.ray_actor import connect
+from harness.executors.ray_cluster import connect
 from harness.executors.settings import RaySettings
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job

@@ -165,10 +165,10 @@ def _stored_shapes(place: Path) -> Shapes:
     return {name: shape for name, shape in shapes.items() if name.startswith(root)}
 
 
-def non_embedding_parameters(config: Mapping[str, Any]) -> int:
+def gpt_neox_parameters(config: Mapping[str, Any]) -> int:
     """The parameters of the blocks and of the final norm of a GPT-NeoX.
 
-    >>> non_embedding_parameters({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6})
+    >>> gpt_neox_parameters({"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6})
     18915328
     """
     width, inside = config["hidden_size"], config["intermediate_size"]

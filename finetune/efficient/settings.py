@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from finetune.efficient.tuning import Method, TuningSettings
 from finetune.embedding.settings import EmbeddingSettings
-from finetune.flops import non_embedding_parameters
+from finetune.flops import gpt_neox_parameters
 from harness.core.errors import UsageError, unknown
-from harness.encoder.backbones import family_of
+from harness.encoder.backbones.gpt_neox import SIZES
 
 # Learning rates
 
@@ -60,9 +60,7 @@ def usual_rate(method: Method, size: int | str | None) -> float:
 
 
 def _parameters(name: str) -> int:
-    family = family_of({"model_type": "gpt_neox"})
-    assert family is not None
-    return non_embedding_parameters(family.sizes[name])
+    return gpt_neox_parameters(SIZES[name])
 
 
 if TYPE_CHECKING:

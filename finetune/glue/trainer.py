@@ -17,7 +17,7 @@ from torch.amp.grad_scaler import GradScaler
 from finetune.glue.protocol import Trial
 from finetune.glue.rows import TokenizedRows
 from harness.core.types import SEED
-from harness.encoder.dtype import DTYPES
+from harness.encoder.dtype import TORCH_DTYPES
 from harness.results.metrics import METRICS, Floats
 
 EVALUATED, LEAST = 16_384, 512
@@ -190,7 +190,7 @@ def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
     half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
     if not half:
         return contextlib.nullcontext
-    return partial(torch.autocast, device.type, dtype=DTYPES[trial.autocast])
+    return partial(torch.autocast, device.type, dtype=TORCH_DTYPES[trial.autocast])
 
 
 def _forward_and_backward(

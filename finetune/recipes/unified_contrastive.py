@@ -25,8 +25,7 @@ _HOPS = "Given a multi-hop question, retrieve documents that can help answer the
 _PASSAGES = "Given a web search query, retrieve relevant passages that answer the query."
 _WIKIPEDIA = "Given a question, retrieve Wikipedia passages that answer the question."
 
-
-TRAINING: Mapping[str, str] = MappingProxyType(
+TRAINING_INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
     {
         "AGNEWS": _NEWS,
         "ALLNLI": "Given a premise, retrieve a hypothesis that is entailed by the premise.",
@@ -112,6 +111,7 @@ _CLASSIFICATION = {
         "Given a tweet, classify its sentiment as either positive, negative, or neutral.", "Tweet"
     ),
 }
+
 _CLUSTERING = {
     "ArxivClusteringP2P": _tagged(_CATEGORY.format("and secondary category of Arxiv papers", _ABSTRACTS)),
     "ArxivClusteringS2S": _tagged(_CATEGORY.format("and secondary category of Arxiv papers", _TITLES)),
@@ -128,6 +128,7 @@ _CLUSTERING = {
     ),
     "TwentyNewsgroupsClustering": _tagged(_THEME.format("the given news articles")),
 }
+
 _PAIRS = {
     "SprintDuplicateQuestions": _tagged(_DUPLICATES.format("Sprint"), "Question"),
     **dict.fromkeys(
@@ -135,6 +136,7 @@ _PAIRS = {
         _tagged("Given a tweet, retrieve tweets that are semantically similar.", "Tweet"),
     ),
 }
+
 _RERANKING = {
     "AskUbuntuDupQuestions": _tagged(_DUPLICATES.format("AskUbuntu"), "Question"),
     "MindSmallReranking": _tagged(
@@ -145,10 +147,12 @@ _RERANKING = {
     ),
     "StackOverflowDupQuestions": _tagged(_DUPLICATES.format("StackOverflow"), "Question"),
 }
+
 _FORUMS = (
     *("Android", "English", "Gaming", "Gis", "Mathematica", "Physics"),
     *("Programmers", "Stats", "Tex", "Unix", "Webmasters", "Wordpress"),
 )
+
 _RETRIEVAL = {
     "ArguAna": _tagged("Given a claim, find documents that refute the claim.", "Claim", "Document"),
     "ClimateFEVER": _tagged(
@@ -202,6 +206,7 @@ _RETRIEVAL = {
         "Given a query on COVID-19, retrieve documents that answer the query.", "Query", "Document"
     ),
 }
+
 _SIMILARITY = {
     # STS17 and STS22 are in the table alone.
     **dict.fromkeys(
@@ -215,8 +220,7 @@ _SIMILARITY = {
     "SummEval": _tagged("Given a news summary, retrieve other semantically similar summaries.", "Summary"),
 }
 
-
-EVALUATION: Mapping[str, tuple[str, str]] = MappingProxyType(
+EVALUATION_INSTRUCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {**_CLASSIFICATION, **_CLUSTERING, **_PAIRS, **_RERANKING, **_RETRIEVAL, **_SIMILARITY}
 )
 """The instructions for queries and for documents of tasks of MTEB(eng, v1), with their field tags.
@@ -225,8 +229,7 @@ They are the strings of the code. Its tables differ in the clusterings of Biorxi
 secondary category"), in SciDocsRR ("retrieve the relevant papers"), and have no tags but that of ArguAna.
 """
 
-
-BY_TYPE: Mapping[str, str] = MappingProxyType(
+INSTRUCTIONS_BY_TYPE: Mapping[str, str] = MappingProxyType(
     {
         "STS": _SIMILAR,
         "Summarization": "Given a summary, retrieve semantically similar summaries.",
@@ -239,11 +242,11 @@ BY_TYPE: Mapping[str, str] = MappingProxyType(
     }
 )
 """The instruction of all other tasks, by type; tasks of any other type have none."""
+
 _V2 = (
     *("BiorxivClusteringP2P", "MedrxivClusteringP2P", "MedrxivClusteringS2S", "StackExchangeClustering"),
     *("StackExchangeClusteringP2P", "TwentyNewsgroupsClustering", "STS22"),
 )
-
 
 _LATER: Mapping[str, str] = {
     **{f"{task}.v2": task for task in _V2},
@@ -261,13 +264,16 @@ def evaluation_instructions() -> dict[str, str]:
     released code puts instructions only before what reaches `encode_queries` and `encode_corpus`; here the
     texts of every type of task have one.
     """
-    tasks = {**EVALUATION, **{task: EVALUATION[former] for task, former in _LATER.items()}}
+    tasks = {
+        **EVALUATION_INSTRUCTIONS,
+        **{task: EVALUATION_INSTRUCTIONS[former] for task, former in _LATER.items()},
+    }
     sides = {
         name: instruction
         for task, (query, document) in tasks.items()
         for name, instruction in _by_side(task, query, document).items()
     }
-    return {**BY_TYPE, **sides}
+    return {**INSTRUCTIONS_BY_TYPE, **sides}
 
 
 def _by_side(task: str, query: str, document: str) -> dict[str, str]:
@@ -283,7 +289,7 @@ def _data(path: str, revision: str, *columns: str, **fields: Any) -> TrainingDat
 
 
 def _set(name: str, divisor: int, *data: TrainingData, note: str = "") -> MixSet:
-    return MixSet(name=name, data=data, divisor=divisor, instruction=TRAINING[name], note=note)
+    return MixSet(name=name, data=data, divisor=divisor, instruction=TRAINING_INSTRUCTIONS[name], note=note)
 
 
 def _negatives(count: int) -> tuple[str, ...]:

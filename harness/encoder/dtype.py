@@ -12,7 +12,7 @@ from harness.core.errors import UsageError
 from harness.core.types import Dtype
 from harness.encoder.folder.files import read_object
 
-DTYPES: Mapping[Dtype, torch.dtype] = {
+TORCH_DTYPES: Mapping[Dtype, torch.dtype] = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,

@@ -38,7 +38,8 @@ class Architecture:
         rotary_theta: Base of the rotary frequencies.
         rotary_theta_local: Base in layers with a window, if different.
         rotary_interleaved: Whether rotated pairs are neighbouring dimensions, not of the two halves.
-        rotary_scaling: Scaling of frequencies for long inputs, see `rotations` in network/layers.py.
+        rotary_scaling: Scaling of frequencies for long inputs: its `kind`, and the numbers of that kind, as
+            `rotations` in network/layers.py explains them.
         windows: For each layer the tokens seen to either side; None for all.
         norm: LayerNorm or RMSNorm.
         norm_bias: Whether a LayerNorm has a bias.

@@ -22,7 +22,7 @@ from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import HarnessError, ModelError, UsageError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.attentive_pooling import AttentivePooling
-from harness.encoder.dtype import DTYPES, require_runnable
+from harness.encoder.dtype import TORCH_DTYPES, require_runnable
 from harness.encoder.engine import (
     Encoder,
     backbone_modules,
@@ -118,7 +118,7 @@ def _engine(
 def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
     """The arguments with which a backbone is loaded."""
     return {
-        "dtype": DTYPES[encoding.dtype],
+        "dtype": TORCH_DTYPES[encoding.dtype],
         "weights_only": True,
         # A tensor of another shape becomes part of the report.
         "ignore_mismatched_sizes": True,

@@ -34,7 +34,7 @@ from harness.executors.executor import (
 )
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import News, WorkerSettings, refused
-from harness.executors.ray_actor import (
+from harness.executors.ray_cluster import (
     ORPHANED,
     ClusterDemand,
     Hello,

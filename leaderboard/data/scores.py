@@ -1,4 +1,4 @@
-"""A suite as arrays: entries x columns, why cells are missing, with their means and ranks (ranking.py)."""
+"""A suite as arrays: entries x columns, why cells are missing, their means, and ranks."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboard.data.queries import Entry
+from leaderboard.data.entries import Entry
 from leaderboard.data.suites import Scope
 
 

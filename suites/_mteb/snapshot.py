@@ -156,7 +156,7 @@ class TaskInfo:
             characters=sum(c for _, c in known) - sum(c for _, c in again),
         )
 
-    def narrowed(
+    def splits_and_subsets(
         self, languages: Collection[str] = (), splits: Collection[str] = (), *, within: TaskUse | None = None
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The requested splits and subsets; an empty request means all.

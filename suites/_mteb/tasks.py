@@ -154,7 +154,7 @@ def _task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None)
             if not subsets:
                 raise nothing_left(info.name, "subset", options.subsets, use.subsets)
             within = replace(within, subsets=subsets)
-        kept, subsets = info.narrowed(options.languages, options.splits, within=within)
+        kept, subsets = info.splits_and_subsets(options.languages, options.splits, within=within)
         splits = kept if options.splits else splits
     return Task(
         name=info.name,

@@ -15,7 +15,7 @@ from torch import nn
 import tiny
 from finetune.efficient.settings import usual_rate
 from finetune.efficient.tuning import TuningSettings, apply_tuning, merge_adapters
-from finetune.flops import ParameterCount, backbone_parameters, non_embedding_parameters
+from finetune.flops import ParameterCount, backbone_parameters, gpt_neox_parameters
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import ClassifierHead
 from harness.core.errors import UsageError
@@ -322,7 +322,7 @@ SIZED = {"pythia-14m": 1_189_888, "pythia-160m": 85_056_000, "pythia-1b": 805_73
 def test_sizes_are_those_of_the_pythia_paper() -> None:
     printed = {"pythia-70m": 18_915_328, "pythia-410m": 302_311_424, "pythia-1.4b": 1_208_602_624}
     for name, count in {**SIZED, **printed, "pythia-2.8b": 2_517_652_480}.items():
-        assert non_embedding_parameters(SIZES[name]) == count
+        assert gpt_neox_parameters(SIZES[name]) == count
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,8 @@ def test_settings_sizes_and_rates_need_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules["torch"] = sys.modules["transformers"] = sys.modules["peft"] = None
-from finetune.efficient.settings import TuningSettings, usual_rate
+from finetune.efficient.settings import usual_rate
+from finetune.efficient.tuning import TuningSettings
 from finetune.flops import ParameterCount, backbone_parameters
 TuningSettings(method="freeze", frozen="1/3").frozen_blocks(3)
 size = backbone_parameters(__import__("pathlib").Path({str(folder)!r}))

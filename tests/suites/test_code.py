@@ -161,7 +161,8 @@ def test_every_checkout_has_the_same_names_and_keys(repo: Path, tmp_path: Path) 
 def test_a_projects_name_is_that_of_its_metadata(
     repo: Path, tmp_path: Path, file: str, text: str, name: str
 ) -> None:
-    folder = (repo / "pyproject.toml").unlink() or repo.rename(tmp_path / "folder")
+    (repo / "pyproject.toml").unlink()
+    folder = repo.rename(tmp_path / "folder")
     (folder / file).write_text(text)
     assert [task.name for task in opened(folder).tasks] == [f"{name}.CodeSearch", f"{name}.CodeSearch.named"]
 

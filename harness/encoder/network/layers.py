@@ -25,7 +25,13 @@ Table = tuple["Tensor", "Tensor"]
 def rotations(shape: Architecture, packed: Packing, places: Tensor | None = None) -> dict[float, Table]:
     """The rotations of each frequency base in a network; empty where its positions are not rotary.
 
-    `places`, (tokens,), is where each token stands in its text; None for its rank.
+    `places`, (tokens,), is where each token stands in its text; None for its rank. The kinds of scaling are
+    "dynamic" (NTK-aware: the base grows by `factor` with the text's own length beyond `trained` positions;
+    NomicBERT's code uses the length of the padded batch), "ntk" (lowered by `factor`, spread over the
+    dimensions by `mixed` if given, as in GTE's code) and "linear" (divided by `factor`).
+
+    Raises:
+        ModelError: The scaling is of another kind.
     """
     if shape.positions != "rotary":
         return {}
@@ -40,13 +46,7 @@ def rotations(shape: Architecture, packed: Packing, places: Tensor | None = None
 def _frequencies(
     head_dim: int, theta: float, lengths: Tensor, *, scaling: Mapping[str, Any] | None = None
 ) -> Tensor:
-    """The rotation of each pair of dimensions from one position to the next, in radians.
-
-    `scaling` is None or names its `kind`. "dynamic": NTK-aware, the base grows by `factor` with the text's
-    own length beyond `trained` positions (NomicBERT's code uses the length of the padded batch). "ntk":
-    lowered by `factor`, spread over the dimensions by `mixed` if given (as in GTE's code). "linear": divided
-    by `factor`.
-    """
+    """The rotation of each pair of dimensions from one position to the next, in radians."""
     import torch
 
     steps = torch.arange(0, head_dim, 2, device=lengths.device, dtype=torch.float32)[None] / head_dim

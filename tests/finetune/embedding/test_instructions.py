@@ -16,7 +16,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenizer
 
 from finetune.embedding.instructions import InstructionFormat
-from finetune.recipes.unified_contrastive import BY_TYPE, EVALUATION, TRAINING, evaluation_instructions
+from finetune.recipes.unified_contrastive import (
+    EVALUATION_INSTRUCTIONS,
+    INSTRUCTIONS_BY_TYPE,
+    TRAINING_INSTRUCTIONS,
+    evaluation_instructions,
+)
 from harness.core.encoding import Encoding, OwnTexts
 from harness.core.types import Role, SuiteOptions
 from harness.encoder.backbones import minilm
@@ -218,7 +223,7 @@ def _own_text(whole: str) -> str:
 def test_ids_of_training_are_those_of_the_whole_text_typed(
     made: Made, name: str, side: str, whole: str
 ) -> None:
-    prompt = made.form.text(TRAINING[name])
+    prompt = made.form.text(TRAINING_INSTRUCTIONS[name])
     assert made.trained(prompt, _own_text(whole)) == made.typed(whole)
     assert made.evaluated(prompt, _own_text(whole)) == made.typed(whole)
 
@@ -381,11 +386,11 @@ def test_no_instruction_is_no_prompt(made: Made) -> None:
 def test_words_are_those_of_the_paper_and_its_code(shared: Path) -> None:
     known = yaml.safe_load((shared.parent / "reported" / "neobert_instructions.yaml").read_text())
     both_sides = {name: (row["query"], row["corpus"]) for name, row in known["eval"].items()}
-    assert both_sides == EVALUATION
-    assert known["eval_default_by_task_type"] == BY_TYPE
+    assert both_sides == EVALUATION_INSTRUCTIONS
+    assert known["eval_default_by_task_type"] == INSTRUCTIONS_BY_TYPE
     printed = {name: row["instruction"] for name, row in known["train"].items()}
     assert printed.pop("STACKEXCHANGE") is None
-    assert {**printed, "STACKEXCHANGE": TRAINING["STACKEXCHANGE"]} == TRAINING
+    assert {**printed, "STACKEXCHANGE": TRAINING_INSTRUCTIONS["STACKEXCHANGE"]} == TRAINING_INSTRUCTIONS
 
 
 FORM = InstructionFormat(separator="[SEP]", start="[CLS]")
@@ -394,26 +399,29 @@ FORM = InstructionFormat(separator="[SEP]", start="[CLS]")
 def test_every_text_of_the_first_english_benchmark_has_its_own_instruction() -> None:
     tasks = benchmark("MTEB(eng, v1)", called="mteb-v1", options=SuiteOptions()).tasks
     prompts = prompts_of(FORM)
-    assert {task.name for task in tasks} == EVALUATION.keys()
+    assert {task.name for task in tasks} == EVALUATION_INSTRUCTIONS.keys()
     for task in tasks:
         for role in task.roles:
             prompt = Encoding.prompt_among(task, role, prompts, None)
-            assert prompt == FORM.text(EVALUATION[task.name][role == "document"]), (task.name, role)
-        sided = EVALUATION[task.name][0] != EVALUATION[task.name][1]
+            assert prompt == FORM.text(EVALUATION_INSTRUCTIONS[task.name][role == "document"]), (
+                task.name,
+                role,
+            )
+        sided = EVALUATION_INSTRUCTIONS[task.name][0] != EVALUATION_INSTRUCTIONS[task.name][1]
         assert task.retrieves or not sided, "a side without a role has no prompt"
 
 
 def test_later_forms_have_the_instruction_of_the_task_and_others_that_of_their_type() -> None:
     tasks = benchmark("MTEB(eng, v2)", called="mteb", options=SuiteOptions()).tasks
     prompts = prompts_of(FORM)
-    others = [task for task in tasks if task.name not in EVALUATION]
+    others = [task for task in tasks if task.name not in EVALUATION_INSTRUCTIONS]
     assert {"SummEvalSummarization.v2", "FEVERHardNegatives", "STS22.v2"} < {task.name for task in others}
     former = {"Touche2020Retrieval.v3": "Touche2020", "SummEvalSummarization.v2": "SummEval"}
     own = 0
     for task in others:
         name = former.get(task.name, task.name.removesuffix(".v2").removesuffix("HardNegatives"))
-        sides = EVALUATION.get(name, (BY_TYPE[task.type],) * 2)
-        own += name in EVALUATION
+        sides = EVALUATION_INSTRUCTIONS.get(name, (INSTRUCTIONS_BY_TYPE[task.type],) * 2)
+        own += name in EVALUATION_INSTRUCTIONS
         for role in task.roles:
             found = Encoding.prompt_among(task, role, prompts, None)
             assert found == FORM.text(sides[role == "document"]), task.name

@@ -1,4 +1,4 @@
-"""Training: what it starts from, its schedules, its loop."""
+"""Training: what it starts from, and its loop."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ def demo(monkeypatch, tmp_path):
     weights.write_bytes(b"weights")
     spec = SimpleNamespace(origin=str(tmp_path / "package/__init__.py"))
     monkeypatch.setattr(doctor, "find_spec", lambda _: spec)
-    published = SimpleNamespace(weights=hashlib.sha256(b"weights").hexdigest())
-    monkeypatch.setattr(doctor, "named_model", lambda _: published)
+    monkeypatch.setattr(minilm, "WEIGHTS", hashlib.sha256(b"weights").hexdigest())
     return weights
 
 

@@ -15,12 +15,12 @@ from fakes import artifact, encoding, record
 from harness.checks.baselines import Baseline, BaselineModel, write_baseline
 from harness.checks.report import print_check
 from harness.cli import invoke
-from harness.commands import run
 from harness.core import terminal
 from harness.core.terminal import console
 from harness.core.types import SuiteOptions
 from harness.driver.estimate import PlanCost
 from harness.driver.execute import Result
+from harness.driver.report.plan import print_plan
 from harness.driver.report.run import Report
 from harness.driver.report.trained import print_trained_result
 from harness.plan.catalog import open_suites
@@ -115,7 +115,7 @@ def of_a_plan(_results: Path) -> None:
     )
     time = TimeRange.of(14600.0, 2)
     cost = PlanCost(scores=scores, trainings=(), disk=None, time=time, unknown=0)
-    run.print_plan(cost, (), console())
+    print_plan(cost, (), console())
 
 
 def of_a_trained_model(_results: Path) -> None:

@@ -61,9 +61,10 @@ def threaded(threads: int, load: Callable[[], Encoder]) -> Encoder:
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "get_num_threads", lambda: threads)
-        found = load()
-    torch.set_num_threads(before)
-    return found
+        try:
+            return load()
+        finally:
+            torch.set_num_threads(before)
 
 
 POOLINGS = ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "cls+mean+max"]

@@ -22,7 +22,7 @@ from harness.executors.executor import Executor
 from harness.executors.local import LocalExecutor
 from harness.executors.node import environment
 from harness.executors.ray import RayExecutor
-from harness.executors.ray_actor import Demand, Shape
+from harness.executors.ray_cluster import Demand, Shape
 from harness.executors.settings import RaySettings, executor_settings
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Resources

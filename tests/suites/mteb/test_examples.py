@@ -748,7 +748,7 @@ def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch
         raise ValueError("the draws do not fit")
 
     data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
-    monkeypatch.setattr(examples.json, "loads", broken)
+    monkeypatch.setattr(examples, "_bitext", broken)
     found = score(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
     assert (found.main_score, found.examples) == (1, {})
     assert found.notes == ("No per-example results: ValueError: the draws do not fit",)

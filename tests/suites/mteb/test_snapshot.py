@@ -34,7 +34,7 @@ sys.meta_path.insert(0, Block())
 from suites._mteb.snapshot import load
 import suites._mteb.tasks
 snapshot = load()
-print(len(snapshot.benchmark("MTEB(eng, v2)").tasks), *snapshot.task("STS22").narrowed(["tur"]))
+print(len(snapshot.benchmark("MTEB(eng, v2)").tasks), *snapshot.task("STS22").splits_and_subsets(["tur"]))
 """
 
 
@@ -190,21 +190,21 @@ def test_sizes_add_up_and_are_unknown_when_any_part_is() -> None:
 
 
 def test_a_subset_stays_when_any_of_its_languages_is_asked_for() -> None:
-    assert a_task().narrowed() == (("dev", "test"), ("en", "de-en", "zh"))
-    assert a_task().narrowed(["eng"], ["test"]) == (("test",), ("en", "de-en"))
-    assert a_task().narrowed(["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
+    assert a_task().splits_and_subsets() == (("dev", "test"), ("en", "de-en", "zh"))
+    assert a_task().splits_and_subsets(["eng"], ["test"]) == (("test",), ("en", "de-en"))
+    assert a_task().splits_and_subsets(["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
 
 
 def test_narrowing_stays_inside_what_a_benchmark_takes() -> None:
     use = TaskUse(name="Little", splits=("test",), subsets=("de-en",))
-    assert a_task().narrowed(["eng"], within=use) == (("test",), ("de-en",))
+    assert a_task().splits_and_subsets(["eng"], within=use) == (("test",), ("de-en",))
     with pytest.raises(UsageError, match=r"no split of it is dev\.\nIt has split test\."):
-        a_task().narrowed(splits=["dev"], within=use)
+        a_task().splits_and_subsets(splits=["dev"], within=use)
 
 
 def test_nothing_left_says_what_there_is() -> None:
     with pytest.raises(UsageError) as error:
-        a_task().narrowed(["en", "fra"])
+        a_task().splits_and_subsets(["en", "fra"])
     assert str(error.value) == (
         "Nothing of Little is left: no language of it is en or fra.\nIt has languages deu, eng, zho."
     )
@@ -341,9 +341,9 @@ def test_narrowing_keeps_what_mteb_keeps(name: str, languages: list[str]) -> Non
         kept = mteb.get_task(name, languages=languages).hf_subsets
     except ValueError:  # mteb's word for nothing left
         with pytest.raises(UsageError):
-            load().task(name).narrowed(languages)
+            load().task(name).splits_and_subsets(languages)
     else:
-        assert sorted(load().task(name).narrowed(languages)[1]) == sorted(kept)
+        assert sorted(load().task(name).splits_and_subsets(languages)[1]) == sorted(kept)
 
 
 class Counting:
@@ -484,11 +484,12 @@ def test_a_name_may_hold_a_colon_or_what_json_escapes(
     lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items())
     parts = ['"mteb_version": "1"', f'"tasks": {{\n{lines}\n}}', '"benchmarks": {\n}', '"similar": {\n}']
     (tmp_path / "rows.json").write_text("{\n" + ",\n".join(parts) + "\n}\n")
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "PATH", tmp_path / "rows.json")
-        load.cache_clear()
-        assert dict(load().rows) == rows
+    monkeypatch.setattr(module, "PATH", tmp_path / "rows.json")
     load.cache_clear()
+    try:
+        assert dict(load().rows) == rows
+    finally:
+        load.cache_clear()
 
 
 # What of a data set a task reads, and narrowing to subsets

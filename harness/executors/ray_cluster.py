@@ -1,4 +1,4 @@
-"""Ray's side: the way from a driver to a cluster, and what runs on its nodes, an actor and a task."""
+"""A Ray cluster: how a driver joins it, and what runs on its nodes, an actor with a worker and a task."""
 
 from __future__ import annotations
 
