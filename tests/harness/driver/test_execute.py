@@ -3,11 +3,10 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,22 +17,23 @@ from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
 from harness.core.errors import DataError, ModelError, StoreError
-from harness.core.types import Artifact, Column, Purpose, Suite, Task
+from harness.core.types import Column, Purpose, Suite, Task
 from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Listeners, Result
 from harness.driver.report.run import Report
 from harness.encoder import sanity
 from harness.executors.executor import Executor, Finished, Listener
-from harness.executors.local import LocalExecutor, Subprocess
+from harness.executors.local import LIBRARIES, LocalExecutor, Subprocess
 from harness.jobs import context
 from harness.jobs.context import Event, JobContext, WorkerLimits
-from harness.jobs.jobs import Job, _Known
+from harness.jobs.jobs import Job
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
 from harness.storage.leases import Leases
 from harness.storage.store import Store
 from harness.storage.vectors import Space
+from worker_jobs import Greedy, LookThenAsk, Say
 
 Encoders = dict[str, FakeEncoder]
 
@@ -325,41 +325,20 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, encoders: Encoders) -> N
     assert list((tmp_path / "r" / "leases").iterdir()) == []
 
 
-@dataclass(frozen=True)
-class Say:
-    """A job for another process: tells its process id, or does as it is told."""
-
-    do: str = ""
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        context.emit(Event(kind="note", text=context.device))
-        if self.do == "die while talking":
-            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
-            while True:
-                context.emit(Event(kind="note", text="x" * 10_000_000))
-        if self.do == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.do == "fail":
-            raise DataError("no", hint="do this")
-        inputs = {
-            key: {name: value.decode() for name, value in made.items()}
-            for key, made in context.inputs.items()
-        }
-        return {"pid": json.dumps([os.getpid(), inputs]).encode()}
-
-
 def job(do: str = "") -> Job:
     return Job(key=f"job-{do}", kind="encode", label="x", work=Say(do))
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> Iterator[tuple[Subprocess, list[str]]]:
+def apart(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Subprocess, list[str]]]:
+    """A worker in a process of its own, and what it said; it imports no libraries unless the test says so."""
     heard: list[str] = []
     worker = Subprocess(
         device="cpu",
         cache=tmp_path,
         listener=lambda key, event: heard.append(f"{key} {event.text}"),
         limits=WorkerLimits(),
+        libraries=getattr(request, "param", ()),
     )
     yield worker, heard
     worker.close()
@@ -374,6 +353,7 @@ def wait(worker: Subprocess) -> Finished:
     raise TimeoutError
 
 
+@pytest.mark.parametrize("apart", [LIBRARIES], indirect=True)
 def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Subprocess, list[str]]) -> None:
     worker, heard = apart
     worker.start(job(), {"k": {"n": b"input"}}, ("cpu",))
@@ -400,22 +380,6 @@ def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Subproc
     assert wait(worker).failure is None
 
 
-@dataclass(frozen=True)
-class Greedy:
-    """A job that is killed, as for lack of memory, until a batch of 64 rows has become small enough."""
-
-    log: Path
-    fits: int
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        rows = context.fewer(64)
-        with self.log.open("a") as file:
-            file.write(f"{rows} ")
-        if rows > self.fits:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {}
-
-
 @pytest.mark.parametrize(("fits", "tried"), [(16, "64 32 16"), (8, "64 32 16"), (64, "64")])
 def test_a_job_that_runs_out_of_memory_is_tried_again_with_smaller_batches(
     tmp_path: Path, fits: int, tried: str
@@ -440,19 +404,6 @@ def test_a_job_that_runs_out_of_memory_is_tried_again_with_smaller_batches(
     assert (tmp_path / "log").read_text().split() == tried.split()
     assert [failure.kind for failure in failures.values()] == ["WorkerDied"] * (fits == 8)
     assert len([note for note in notes if "batches of half the size" in note]) == len(tried.split()) - 1
-
-
-@dataclass(frozen=True)
-class LookThenAsk:
-    """A job that scores with a fake model a task which encodes more after it has seen vectors."""
-
-    artifact: Artifact
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        context.load = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
-        known = _Known(context, self.artifact, encoding(), task())
-        total = sum(float(known.encode([text], role="").sum()) for text in ("one", "two", "one"))
-        return {"total": json.dumps([total, known.encoded.texts]).encode()}
 
 
 def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[Subprocess, list[str]]) -> None:
