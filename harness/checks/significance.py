@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from harness.checks.difference import (
-    FLAT,
-    Compared,
-    Difference,
-)
+from harness.checks.difference import FLAT, Compared, Difference
 
 
 def around(one: Compared, alpha: float) -> tuple[float, float]:

@@ -64,8 +64,8 @@ def command(
     texts = _text("query", query), _text("document", document)
     with forbid_network() if given["offline"] else contextlib.nullcontext():
         one = subject(model, _settings(given), _options(given))
-        _require_token_vectors(one)
-        found = _explain(one, *texts, _context(device, given))
+        encoding = _require_token_vectors(one)
+        found = _explain(one, encoding, *texts, _context(device, given))
     if as_json:
         click.echo(json.dumps(_to_json(one, found, matrix=matrix), indent=1, ensure_ascii=False))
     else:
@@ -182,7 +182,7 @@ _TEXTS = OwnTexts()
 class _TokenMatch:
     """A token of the query, the token of the document that is most similar to it, and their similarity.
 
-    Both are places among the tokens of an _Explanation, and the similarity is their dot product.
+    Both are places among the tokens of an explanation, and the similarity is their dot product.
     """
 
     query: int
@@ -228,18 +228,19 @@ def _require_token_vectors(one: ConfiguredModel) -> Encoding:
     )
 
 
-def _explain(one: ConfiguredModel, query: str, document: str, context: JobContext) -> _Explanation:
+def _explain(
+    one: ConfiguredModel, encoding: Encoding, query: str, document: str, context: JobContext
+) -> _Explanation:
     """The matches between the tokens of a query and those of a document.
 
     The vectors are those of a run, in the precision in which it keeps them; none are kept here.
 
     Raises:
-        UsageError: The model has no vector for each token, or a text is blank.
+        UsageError: A text is blank.
         ModelError: The model does not load.
     """
     from harness.search.search import maxsim
 
-    encoding = _require_token_vectors(one)
     for side, text in zip(SIDES, (query, document), strict=True):
         if not text.strip():
             raise UsageError(f"The {side} has no text.", hint="Is a variable of the shell unset?")
