@@ -2,15 +2,13 @@
 
 An index is a folder of the cache, named by the digest of what it is made of: the vectors' identity, the
 documents in order, the settings that make an index, and fast-plaid's version. It is made in a folder beside
-it, which is renamed when it is whole.
+it, which is renamed when it is whole; one that was killed is made anew.
 
-Its centroids and the rounding of the rests come from a sample of the documents, the one that fast-plaid
-draws. Up to about 30,000 documents that is all of them, and fast-plaid writes the index. In a larger corpus
-the others follow in blocks, whose files are written here in fast-plaid's form: so no more than the sample and
-a block are there at once, and what a killed process has left goes on after its last whole block. Blocks
-depend on the texts alone, so that an index is the same whether its vectors were kept or not.
+fast-plaid makes it of a sample of the documents, which up to about 30,000 is all of them. In a larger corpus
+the others are added in blocks, so that no more than the sample or a block is there at once. Blocks depend on
+the texts alone, since fast-plaid makes other centroids of other blocks.
 
-The exact best documents of the queries that the recall is measured with are found in the same blocks.
+The exact best documents of the queries that the recall is measured with are found in the same pass.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import json
 import shutil
 import time
@@ -41,28 +38,24 @@ from harness.search.search import top_k_of_block, top_k_of_blocks
 from harness.storage.leases import Leases
 from harness.storage.vectors import Space, TokenVectors
 
-_VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json")
-"""Files that fast-plaid may write anew when it opens an index."""
+_VARIABLE = ("plaid.lock", "merged_codes.manifest.json", "merged_residuals.manifest.json", MANIFEST)
+"""Files that fast-plaid may write anew when it opens an index, and ours with the hashes of the others."""
 
 _EXACT = "exact"
 """The start of the names of files with exact results, each of which has its own SHA-256."""
 
-_LAYOUT = 2
-"""The form of the files; another one is another index."""
+_PLACES, _ABOUT, _CENTROIDS = "places.npy", "metadata.json", "centroids.npy"
+
+_LAYOUT = 3
+"""The way of making; another one makes another index."""
 
 LEAST_DOCUMENTS = 20
 """The fewest documents of an index; in fewer, fast-plaid has too few vectors, and the search is exact."""
 
 QUERIES_AT_ONCE = 256
 
-BLOCK_CHARACTERS = 2_000_000
-"""The characters of the documents of a block; at most about as many vectors, 512 MB at 128 dimensions."""
-
-_ROWS = 2048
-"""Vectors whose products with all centroids are held at once, as in fast-plaid."""
-
-_BATCH = 50_000
-"""Vectors that fast-plaid rounds at once, by its default."""
+BLOCK_CHARACTERS = 8_000_000
+"""The characters of the documents of a block; at most about two million vectors, 512 MB at 128 dimensions."""
 
 
 class Corpus(Protocol):
@@ -234,14 +227,34 @@ class PlaidIndex:
         """
         with self._alone():
             try:
-                made = _Making(self, corpus, exact).run()
-            except DataError:
-                shutil.rmtree(self.part, ignore_errors=True)
-                raise
+                return self._make(corpus, exact)
             except OSError as error:
                 raise files.write_error(self.folder, error) from error
-            shutil.rmtree(self.part, ignore_errors=True)
-        return made
+            finally:
+                shutil.rmtree(self.part, ignore_errors=True)
+
+    def _make(self, corpus: Corpus, exact: ExactSearch) -> bool:
+        """Pass once over the documents, for what is not there."""
+        making = None if self.is_there else _Making(self, len(corpus.texts))
+        if making is None and self.exact(exact.key) is not None:
+            return True
+        about = canonical({"identity": self.identity}).encode()
+        files.replace(self.part / MANIFEST, about)
+        if making is not None and not making.start(corpus):
+            return False
+        blocks, best = _blocks(corpus.texts), []
+        texts = [corpus.texts[start:end] for start, end in blocks]
+        use = "searching exactly" if making is None else "making the index"
+        for (start, _), vectors in zip(blocks, corpus.parts(texts, use), strict=True):
+            if making is not None:
+                making.add(start, vectors)
+            best.append(exact.best(vectors, start))
+        if making is not None:
+            making.finish()
+        places = [row.tolist() for row in top_k_of_blocks(best, k=AT)]
+        path = self.exact_file(exact.key)
+        files.replace(path, files.with_sha256(path.name, json.dumps(places).encode()))
+        return True
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -305,112 +318,80 @@ def _ordered(
 
 # Its making
 
-_PLACES, _ABOUT, _CENTROIDS = "places.npy", "metadata.json", "centroids.npy"
-
 
 class _Making:
-    """The steps from documents to an index; each is skipped whose files are there."""
+    """An index in the making: of a sample first, then with the other documents in blocks."""
 
-    def __init__(self, index: PlaidIndex, corpus: Corpus, exact: ExactSearch) -> None:
-        self._index, self._corpus, self._exact = index, corpus, exact
-        self._made = index.is_there
+    def __init__(self, index: PlaidIndex, count: int) -> None:
+        self._index = index
         self._work = index.part / "index"
-        self._blocks = _blocks(corpus.texts)
-        self._sample = sampled_documents(len(corpus.texts), index.settings.seed)
-        self._codec: _Codec | None = None
+        self._sample = np.sort(sampled_documents(count, index.settings.seed))
+        self._places: list[NDArray[np.int64]] = []
 
-    def run(self) -> bool:
-        """All steps; False where too few documents of the sample have a vector."""
-        if self._made and self._index.exact(self._exact.key) is not None:
-            return True
-        about = canonical({"identity": self._index.identity}).encode()
-        files.replace(self._index.part / MANIFEST, about)
-        if not self._made and not self._work.exists() and not self._start():
-            return False
-        self._add_blocks()
-        if not self._made:
-            with _guarded("index"):
-                self._end()
-        best = [np.load(path) for path in map(self._best, range(len(self._blocks)))]
-        places = [found.tolist() for found in top_k_of_blocks(best, k=AT)]
-        path = self._index.exact_file(self._exact.key)
-        files.replace(path, files.with_sha256(path.name, json.dumps(places).encode()))
-        return True
-
-    @property
-    def _is_sampled_whole(self) -> bool:
-        return len(self._sample) == len(self._corpus.texts)
-
-    def _start(self) -> bool:
-        """The centroids and the rounding of the rests, by fast-plaid; of a whole sample also the index."""
-        places = np.sort(self._sample)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
-            views = self._corpus.some([self._corpus.texts[at] for at in places.tolist()])
+    def start(self, corpus: Corpus) -> bool:
+        """The index of the sample; False where too few of its documents have a vector."""
+        shutil.rmtree(self._work, ignore_errors=True)
+        views = corpus.some([corpus.texts[place] for place in self._sample.tolist()])
         there = np.array([len(view) > 0 for view in views], bool)
         if np.count_nonzero(there) < LEAST_DOCUMENTS:
             return False
-        work = files.temporary_folder(self._work)
-        try:
-            with _guarded("index"):
-                _start_index(work, places, views, len(self._corpus.texts), self._index)
-            np.save(work / _PLACES, places[there])
-            if not self._is_sampled_whole:
-                _keep_codec(work)
-            files.move(work, self._work)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        self._places.append(self._sample[there])
+        vectors = [view for view in views if len(view)]
+        self._call("create", vectors, nbits=self._index.settings.nbits, n_samples_kmeans=len(vectors))
         return True
 
-    def _add_blocks(self) -> None:
-        """The documents of each block into the index, and those that are the best of it for the queries."""
-        left = [number for number in range(len(self._blocks)) if not self._is_added(number)]
-        texts = [self._corpus.texts[start:end] for start, end in (self._blocks[number] for number in left)]
-        use = "searching exactly" if self._made else "making the index"
-        for number, vectors in zip(left, self._corpus.parts(texts, use), strict=True):
-            if not self._has_codes(number):
-                self._add(number, vectors)
-            best = self._exact.best(vectors, self._blocks[number][0])
-            files.replace(self._best(number), _npy(best))
+    def add(self, start: int, vectors: TokenVectors) -> None:
+        """Add the documents of a block that have a vector and are not in the sample.
 
-    def _is_added(self, number: int) -> bool:
-        return self._best(number).exists() and self._has_codes(number)
+        Args:
+            start: The place of its first document.
+            vectors: Those of its documents.
+        """
+        places = start + np.flatnonzero(vectors.lengths)
+        places = np.setdiff1d(places, self._sample, assume_unique=True)
+        if len(places):
+            self._places.append(places)
+            # A buffer would hold back few documents, and keep their vectors in a pickle.
+            self._call("update", [vectors.of(place - start) for place in places.tolist()], buffer_size=0)
 
-    def _has_codes(self, number: int) -> bool:
-        return self._made or self._is_sampled_whole or (self._work / f"{number}.codes.npy").exists()
+    def _call(self, how: str, vectors: Sequence[NDArray[Any]], **options: int) -> None:
+        """Have fast-plaid make or extend the index.
 
-    def _best(self, number: int) -> Path:
-        return self._index.part / self._exact.key[:32] / f"{number}.npy"
+        Its `seed` does not reach the sample that it draws: that comes from torch's global generator. Triton's
+        k-means has sums that differ from run to run, and below `start_from_scratch` documents it would keep
+        all vectors and make everything anew with each block.
+        """
+        settings, device = self._index.settings, self._index.device
+        gpus = [torch.device(device).index or 0] if device.startswith("cuda") else []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
+            tensors = [torch.from_numpy(one).half() for one in vectors]
+        with _guarded("index"), torch.random.fork_rng(devices=gpus), _library(self._work, device) as library:
+            torch.manual_seed(settings.seed)
+            getattr(library, how)(
+                tensors,
+                kmeans_niters=settings.kmeans_niters,
+                max_points_per_centroid=settings.max_points_per_centroid,
+                seed=settings.seed,
+                use_triton_kmeans=False,
+                start_from_scratch=0,
+                **options,
+            )
 
-    def _add(self, number: int, vectors: TokenVectors) -> None:
-        """A block's files in fast-plaid's form; that of the codes, the last, says that it is whole."""
-        with _guarded("index"):
-            self._codec = self._codec or _Codec(self._work, self._index)
-            codes, rests = self._codec.compressed(vectors.vectors)
-        there = np.flatnonzero(vectors.lengths)
-        files.replace(self._work / f"{number}.residuals.npy", _npy(rests))
-        lengths = vectors.lengths[there].tolist()
-        files.replace(self._work / f"doclens.{number}.json", json.dumps(lengths).encode())
-        files.replace(self._work / f"{number}.{_PLACES}", _npy(self._blocks[number][0] + there))
-        files.replace(self._work / f"{number}.codes.npy", _npy(codes))
-
-    def _end(self) -> None:
-        """What fast-plaid has of all documents together, the manifest, and the name of the index."""
-        shutil.rmtree(self._index.folder, ignore_errors=True)
-        if not self._is_sampled_whole:
-            _join_blocks(self._work, len(self._blocks), self._index.settings.nbits)
-        shutil.rmtree(self._index.part / "vectors", ignore_errors=True)
-        with _library(self._work, self._index.device):
-            pass  # it joins the codes of all blocks, and their rests, in one file each
-        sums = {path.name: files.sha256_file(path) for path in _steady(self._work)}
+    def finish(self) -> None:
+        """The manifest and the name of the index."""
+        folder, work = self._index.folder, self._work
+        shutil.rmtree(folder, ignore_errors=True)
+        np.save(work / _PLACES, np.concatenate(self._places))
+        sums = {path.name: files.sha256_file(path) for path in work.iterdir() if path.name not in _VARIABLE}
         content = canonical({"identity": self._index.identity, "files": sums}).encode()
-        (self._work / MANIFEST).write_bytes(content)
-        for path in self._work.iterdir():
+        (work / MANIFEST).write_bytes(content)
+        for path in work.iterdir():
             files.sync(path)
         try:
-            files.move(self._work, self._index.folder)
+            files.move(work, folder)
         except StoreError:
-            if index_problem(self._index.folder, None):  # another process has not made it either
+            if index_problem(folder, None):  # another process has not made it either
                 raise
 
 
@@ -427,180 +408,8 @@ def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def sampled_documents(count: int, seed: int) -> NDArray[np.int64]:
-    """The places of the documents that fast-plaid's k-means sees of so many, in its order."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        found: NDArray[np.int64] = torch.randperm(count)[: sample_size(count)].numpy()
-    return found
-
-
-class _Sampled:
-    """Documents of which only those of a sample have vectors here, as fast-plaid's k-means asks for them."""
-
-    def __init__(self, count: int, vectors: Mapping[int, torch.Tensor]) -> None:
-        self._count = count
-        self._vectors = vectors
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, place: int) -> torch.Tensor:
-        return self._vectors[place]
-
-
-def _start_index(
-    work: Path, places: NDArray[np.int64], views: Sequence[NDArray[np.float16]], count: int, index: PlaidIndex
-) -> None:
-    """The index of a sample by fast-plaid, with the centroids for all documents.
-
-    Args:
-        work: The folder that it is written to.
-        places: Those of the sample.
-        views: The vectors of its documents.
-        count: The number of all documents.
-        index: Its settings and its device.
-    """
-    import torch
-    from fast_plaid import fast_plaid_rust
-    from fast_plaid.search.fast_plaid import compute_kmeans
-
-    settings, device = index.settings, index.device
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        vectors = [torch.from_numpy(view) for view in views]
-    dimension = vectors[0].shape[1]
-    gpus = [torch.device(device).index or 0] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=gpus), torch.inference_mode(), _library(work, device) as library:
-        torch.manual_seed(settings.seed)  # it draws the sample once more
-        centroids = compute_kmeans(
-            _Sampled(count, dict(zip(places.tolist(), vectors, strict=True))),
-            dim=dimension,
-            device=library.devices[0],
-            kmeans_niters=settings.kmeans_niters,
-            max_points_per_centroid=settings.max_points_per_centroid,
-            seed=settings.seed,
-            n_samples_kmeans=len(places),
-            use_triton_kmeans=False,  # its sums differ from run to run
-        )
-        fast_plaid_rust.create(
-            index=str(work),
-            torch_path=library.torch_path,
-            device=library.devices[0],
-            embedding_dim=dimension,
-            nbits=settings.nbits,
-            embeddings=[one for one in vectors if len(one)],
-            centroids=centroids,
-            batch_size=_BATCH,
-            seed=settings.seed,
-            compress_only=len(places) < count,
-        )
-
-
-_OF_CODEC = (_CENTROIDS, "avg_residual.npy", "bucket_cutoffs.npy", "bucket_weights.npy")
-"""The files of an index that do not depend on the documents in it."""
-
-
-def _keep_codec(work: Path) -> None:
-    """Remove from an index what it has of documents."""
-    for path in work.iterdir():
-        if path.name not in _OF_CODEC:
-            path.unlink()
-
-
-class _Codec:
-    """The rounding of vectors as fast-plaid has it: the nearest centroid, and the bits of the rest."""
-
-    def __init__(self, folder: Path, index: PlaidIndex) -> None:
-        import torch
-
-        self._bits = index.settings.nbits
-        self._device = index.device
-        self._centroids = torch.from_numpy(np.load(folder / _CENTROIDS)).to(index.device).half()
-        self._cutoffs = torch.from_numpy(np.load(folder / "bucket_cutoffs.npy")).to(index.device).float()
-
-    def compressed(self, vectors: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """The nearest centroid of each vector, (tokens,), and its rest, (tokens, dimension × bits / 8)."""
-        import torch
-
-        codes, rests = [], []
-        for start in range(0, max(1, len(vectors)), _ROWS):
-            part = torch.from_numpy(vectors[start : start + _ROWS]).to(self._device).half()
-            code = (part @ self._centroids.T).argmax(dim=1)
-            codes.append(code.cpu())
-            rests.append(self._packed(part - self._centroids[code]).cpu())
-        return torch.cat(codes).numpy(), torch.cat(rests).numpy()
-
-    def _packed(self, rests: torch.Tensor) -> torch.Tensor:
-        """The number of the bucket of each component, its lowest bit first, eight bits in a byte."""
-        import torch
-
-        buckets = torch.bucketize(rests.float(), self._cutoffs, out_int32=True)
-        places = torch.arange(self._bits, dtype=torch.int32, device=rests.device)
-        bits = ((buckets.unsqueeze(-1) >> places) & 1).reshape(-1, 8)
-        values = (bits << torch.arange(7, -1, -1, dtype=torch.int32, device=rests.device)).sum(dim=1)
-        return values.to(torch.uint8).reshape(len(rests), rests.shape[1] * self._bits // 8)
-
-
-def _join_blocks(work: Path, blocks: int, bits: int) -> None:
-    """The places, the inverted list and the description of an index, from the files of its blocks."""
-    lengths = [json.loads((work / f"doclens.{number}.json").read_bytes()) for number in range(blocks)]
-    places = np.concatenate([np.load(work / f"{number}.{_PLACES}") for number in range(blocks)])
-    partitions, tokens = len(np.load(work / _CENTROIDS)), sum(map(sum, lengths))
-    _write_lists(work, lengths, partitions)
-    np.save(work / _PLACES, places)
-    about = {
-        "num_chunks": blocks,
-        "nbits": bits,
-        "num_partitions": partitions,
-        "num_embeddings": tokens,
-        "num_documents": len(places),
-        "avg_doclen": tokens / len(places),
-    }
-    (work / _ABOUT).write_text(json.dumps(about))
-
-
-def _write_lists(work: Path, lengths: Sequence[Sequence[int]], partitions: int) -> None:
-    """The documents of each centroid, each once and in order, and their numbers."""
-    counts = np.zeros(partitions, np.int64)
-    for codes, _ in _pairs(work, lengths):
-        counts += np.bincount(codes, minlength=partitions)
-    lists = np.lib.format.open_memmap(work / "ivf.npy", "w+", np.int64, (int(counts.sum()),))
-    ends = np.cumsum(counts) - counts
-    for codes, documents in _pairs(work, lengths):
-        here = np.bincount(codes, minlength=partitions)
-        within = np.arange(len(codes)) - np.repeat(np.cumsum(here) - here, here)
-        lists[ends[codes] + within] = documents
-        ends += here
-    lists.flush()
-    np.save(work / "ivf_lengths.npy", counts.astype(np.int32))
-
-
-def _pairs(
-    work: Path, lengths: Sequence[Sequence[int]]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """For each block the centroids and the numbers of their documents, by centroid and then by number."""
-    first = 0
-    for number, tokens in enumerate(lengths):
-        codes = np.load(work / f"{number}.codes.npy")
-        own = np.repeat(np.arange(len(tokens)), tokens)
-        pairs = np.unique(codes * max(1, len(tokens)) + own)
-        found, documents = np.divmod(pairs, max(1, len(tokens)))
-        yield found, first + documents
-        first += len(tokens)
-
-
-def _npy(array: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
-
-
-def _steady(folder: Path) -> list[Path]:
-    """The files of an index that never change."""
-    names = (*_VARIABLE, MANIFEST)
-    return sorted(path for path in folder.iterdir() if path.is_file() and path.name not in names)
+    """The places of the documents of which an index is made first, (documents,)."""
+    return np.random.default_rng(seed).permutation(count)[: sample_size(count)]
 
 
 # fast-plaid
@@ -641,7 +450,5 @@ def _equally_long(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 def _stacked(queries: TokenVectors, rows: NDArray[np.int64]) -> Any:
     """The vectors of queries with as many tokens each: (queries, tokens, dimension)."""
-    import torch
-
     part = queries.take(rows)
     return torch.from_numpy(part.vectors.reshape(len(rows), -1, part.vectors.shape[1]))
