@@ -27,12 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.driver.execute import Driver, Listeners
-from harness.executors.executor import Executor, Listener
+from harness.executors.executor import Executor, Listener, RaySettings
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
 from harness.executors.ray_cluster import connect
-from harness.executors.settings import RaySettings
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.plan.plan import Plan

@@ -31,7 +31,7 @@ from turns import in_turns
 
 from harness.encoder import backbones
 from harness.encoder.family import Config, Family
-from harness.encoder.network.checkpoint import _build, _configured_from
+from harness.encoder.network.model import _build, _configured_from
 
 BARS = {
     "cpu": {"fixed": 0.97, "padded to 512": 1.5, "padded to the batch": 1.15},

@@ -14,9 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoder.folder.architecture import architecture_in, has_network
 from harness.encoder.folder.files import module_weights, stored_tensors
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.modules import architecture_in, backbone_folder, has_network
 
 if TYPE_CHECKING:
     from torch import nn

@@ -60,7 +60,7 @@ class _Commands(click.Group):
             module = importlib.import_module(f"{home}.commands.{name}")
         finally:
             gc.enable()
-            gc.freeze()
+            _freeze()
         command: click.Command = module.command
         return command
 
@@ -95,8 +95,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _interrupt)
     code = invoke(sys.argv[1:] if arguments is None else arguments)
-    gc.freeze()  # nothing is looked for in what the end of the process frees anyway
+    _freeze()  # nothing is looked for in what the end of the process frees anyway
     sys.exit(code)
+
+
+def _freeze() -> None:
+    """Take what there is out of the search for garbage."""
+    if "duckdb" not in sys.modules:  # at the end it takes what is frozen for leaked, and prints 47 lines
+        gc.freeze()
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -26,7 +26,6 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 
 from finetune.embedding.batches import BatchOrder, Order, text_numbers
-from finetune.embedding.checkpoints import Checkpoints
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss, TrainerSettings
 from finetune.flops import ParameterCount
 from harness.core.errors import DivergenceError, HarnessError, StoreError
@@ -36,7 +35,7 @@ from harness.data.training.loading import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
-from harness.training.training import STOP, TrainingLog, TrainingSpec
+from harness.training.training import STOP, Checkpoints, TrainingLog, TrainingSpec
 
 MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 """The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
 from harness.encoder.family import Family, Names
-from harness.encoder.folder.architecture import family_in, has_network
+from harness.encoder.folder.modules import family_in, has_network
 from harness.encoder.folder.tensors import HEAD_IGNORED, NOT_LOADED
-from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
+from harness.encoder.network.model import load_network, raw_tensors, read_tensors
 
 
 class Classifier(nn.Module):

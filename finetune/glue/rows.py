@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from finetune.glue.protocol import Trial
 from harness.core.types import Artifact, LabelledData, LabelSource, Task
 from harness.data.prepared import no_bars
-from harness.encoder.folder.architecture import family_in
-from harness.encoder.folder.lengths import lengths
-from harness.encoder.folder.modules import backbone_folder
+from harness.encoder.folder.description import lengths
+from harness.encoder.folder.modules import backbone_folder, family_in
 from harness.jobs.context import JobContext
 from harness.jobs.jobs import prepared_data
 

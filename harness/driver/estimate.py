@@ -19,7 +19,6 @@ from harness.plan.request import PreparedRun, check_devices
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import (
     SCORING,
-    START,
     PastWork,
     ScoreCost,
     computing_parameters,
@@ -80,7 +79,7 @@ class PlanCost:
             scores=tuple(scores),
             trainings=tuple(trainings),
             disk=disk_need(prepared),
-            time=START + work if times else TimeRange(),
+            time=past.start_time + work if times else TimeRange(),
             unknown=len(times) - len(known),
         )
 

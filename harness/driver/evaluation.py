@@ -17,10 +17,17 @@ from harness.core.types import Artifact
 from harness.driver.estimate import weight_bytes, with_expected_seconds
 from harness.driver.execute import Driver, Listeners
 from harness.driver.report.run import Report
-from harness.executors.executor import Executor, Failure, Listener, OpenExecutor
+from harness.executors.executor import (
+    Executor,
+    Failure,
+    Listener,
+    OpenExecutor,
+    RaySettings,
+    SlurmSettings,
+    executor_settings,
+)
 from harness.executors.local import LocalExecutor, Subprocess, end_repetition
 from harness.executors.node import WorkerSettings
-from harness.executors.settings import RaySettings, SlurmSettings, executor_settings
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Job
 from harness.jobs.recipe import TaskRecipe

@@ -32,8 +32,7 @@ from harness.encoder.engine import (
     route,
     widen_towers,
 )
-from harness.encoder.folder.description import Description, describe
-from harness.encoder.folder.lengths import NO_LIMIT
+from harness.encoder.folder.description import NO_LIMIT, Description, describe
 from harness.encoder.folder.pooling import ATTENTION
 from harness.encoder.folder.tensors import left_out
 from harness.encoder.folder.trust import check_trust

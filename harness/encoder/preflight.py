@@ -19,13 +19,6 @@ from harness.core.errors import ModelError, UsageError, nearest, shortened
 from harness.core.types import SIDES, Artifact
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
-from harness.encoder.folder.architecture import (
-    architecture_in,
-    family_in,
-    has_network,
-    own_architecture,
-    runs_remote_code,
-)
 from harness.encoder.folder.description import VOCABULARIES
 from harness.encoder.folder.files import (
     StoredTensor,
@@ -41,10 +34,15 @@ from harness.encoder.folder.modules import (
     TEXT_STAGE,
     TWO_STAGE,
     all_modules,
+    architecture_in,
     backbone_folder,
+    family_in,
+    has_network,
     library_class,
     module_folders,
+    own_architecture,
     read_modules,
+    runs_remote_code,
     weight_files,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS

@@ -19,10 +19,9 @@ from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.dtype import find_dtype
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder.architecture import family_in, has_network
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import ATTENTIVE, TWO_STAGE, library_class
-from harness.encoder.network.checkpoint import configured, load_network
+from harness.encoder.folder.modules import ATTENTIVE, TWO_STAGE, family_in, has_network, library_class
+from harness.encoder.network.model import configured, load_network
 from harness.encoder.network.pretrained import require_import
 
 LOADING = frozenset(

@@ -279,7 +279,11 @@ def _serve(
             context.forget()
             continue
         job, inputs, devices = message
-        line.send(run_job(job, inputs, devices, context))
+        finished = run_job(job, inputs, devices, context)
+        try:
+            line.send(finished)
+        except BrokenPipeError:  # the driver is gone, and its user has been told
+            return
 
 
 def _end_with_parent() -> None:

@@ -29,6 +29,7 @@ from harness.executors.executor import (
     Finished,
     Inputs,
     Listener,
+    RaySettings,
     Seat,
     failed,
 )
@@ -46,7 +47,6 @@ from harness.executors.ray_cluster import (
     run_at_once,
 )
 from harness.executors.run_log import Node
-from harness.executors.settings import RaySettings
 from harness.jobs.jobs import Job
 from harness.results.cost.memory import SHARE, runs_that_fit
 
@@ -629,7 +629,8 @@ class RayExecutor:
         Raises:
             UsageError: Several actors were gone before they were there.
         """
-        self._starts += not actor.ready
+        # Of an actor whose node goes before it runs Ray says that it was cancelled: the next node is as good.
+        self._starts += not actor.ready and "cancelled before it started" not in str(error)
         if self._starts >= STARTS:
             raise refused(f"No worker starts on the cluster. The last one said: {_last_line(error)}")
         memory = isinstance(error, self._ray.exceptions.OutOfMemoryError) or "OOM" in str(error)

@@ -18,7 +18,7 @@ from typing import Any
 from harness.core.errors import UsageError
 from harness.core.provenance import cores
 from harness.data.locate import human_size
-from harness.executors.executor import Finished, Inputs, failed, run_job
+from harness.executors.executor import Finished, Inputs, RaySettings, failed, run_job
 from harness.executors.local import host_name
 from harness.executors.node import (
     News,
@@ -29,7 +29,6 @@ from harness.executors.node import (
     other_environment,
     visible_devices,
 )
-from harness.executors.settings import RaySettings
 from harness.jobs.context import Event, JobContext
 from harness.jobs.jobs import Job
 

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Literal
 from harness.core import files
 from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.identity import digest
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat
+from harness.executors.executor import SLURM as NAME
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, SlurmSettings
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, refused
 from harness.executors.run_log import Node
-from harness.executors.settings import SLURM as NAME
-from harness.executors.settings import SlurmSettings
 from harness.executors.slurm_queue import Claim, JobQueue, WorkerLog, WorkerMessage, new_life, sweep
 from harness.executors.slurm_worker import FULL, REQUEUED, QueueWorker
 from harness.jobs.jobs import Job

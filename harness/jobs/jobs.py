@@ -27,8 +27,7 @@ from harness.core.lineage import Lineage, read_document
 from harness.core.types import Artifact, Outcome, Purpose, Role, Similarity, Task, TextModel, VectorSource
 from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training.loading import count_trained, trained_texts
-from harness.jobs.context import EncodedTexts, Event, JobContext
-from harness.jobs.context_documents import ContextDocuments
+from harness.jobs.context import ContextDocuments, EncodedTexts, Event, JobContext
 from harness.results.cost.encoding import Speed, computing_parameters
 from harness.storage.record import (
     EXAMPLE_COLUMNS,
@@ -139,10 +138,11 @@ class Resolve:
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Load the model, refuse it if it loads wrongly, and return its facts."""
+        began = time.monotonic()
+        context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         from harness.encoder import sanity
 
         started = time.monotonic()
-        context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         artifact = with_weights(self.artifact, context.remote)
         encoder = context.engine(artifact, self.encoding)
         try:
@@ -164,13 +164,15 @@ class Resolve:
         }
         output = {"facts": json.dumps(facts).encode()}
         if report.speed is not None:
-            speed = self._speed(encoder, context, report.speed, time.monotonic() - started)
+            speed = replace(
+                self._speed(encoder, context, report.speed),
+                load_seconds=time.monotonic() - started,
+                import_seconds=started - began,
+            )
             output["speed"] = json.dumps(asdict(speed)).encode()
         return output
 
-    def _speed(
-        self, encoder: Any, context: JobContext, measured: tuple[int, float], load_seconds: float
-    ) -> Speed:
+    def _speed(self, encoder: Any, context: JobContext, measured: tuple[int, float]) -> Speed:
         """The measured tokens and seconds as a speed, from which later plans expect times."""
         device = provenance.snapshot(device=context.device)["device"]
         return Speed(
@@ -180,7 +182,6 @@ class Resolve:
             dtype=self.encoding.dtype,
             tokens=measured[0],
             seconds=measured[1],
-            load_seconds=load_seconds,
         )
 
 

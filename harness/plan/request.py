@@ -17,10 +17,11 @@ from harness.core import paths
 from harness.core.arguments import checked, checked_fields
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import UsageError, unknown
+from harness.core.provenance import cores
 from harness.core.types import SEED, SIDES, Purpose, Suite, SuiteOptions, Task
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
-from harness.executors.settings import LOCAL, executor_settings
+from harness.executors.executor import LOCAL, executor_settings
 from harness.jobs.recipe import ModelRecipe, TaskRecipe, two_stages_refused
 from harness.plan import catalog
 from harness.plan.models import ModelOptions, subject
@@ -160,7 +161,7 @@ class Request:
         """
         request = self.checked()
         _require_spelled(request.devices)
-        _require_kind(request.devices, request.executor)
+        _require_room(request)
         plaid.index_of(request.settings.index)
         _existing_folder(paths.data_root(request.data))
         request.open_remote()
@@ -377,7 +378,7 @@ class ResolvedRequest:
         """
         request = request.checked()
         _require_spelled(request.devices)
-        _require_kind(request.devices, request.executor)
+        _require_room(request)
         if not request.models or not (request.suites or training):
             raise UsageError(
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
@@ -586,9 +587,16 @@ def _require_spelled(devices: Sequence[str]) -> None:
             )
 
 
-def _require_kind(devices: Sequence[str], executor: str) -> None:
-    """Refuse an executor that there is not, and numbered devices where the cluster chooses among them."""
-    if executor_settings(executor) is not None and tuple(devices) not in ((), ("cpu",), ("cuda",)):
+def _require_room(request: Request) -> None:
+    """Refuse an unknown executor, numbered devices of a cluster, and far more threads than cores here."""
+    devices, executor, most = request.devices, request.executor, 2 * cores()
+    if executor_settings(executor) is None:
+        if request.threads is not None and request.threads > most:
+            raise UsageError(
+                f"--threads is {request.threads}, more than twice the {cores()} cores of this machine.",
+                hint=f"Type {cores()} or fewer: more threads than cores make each step slower.",
+            )
+    elif tuple(devices) not in ((), ("cpu",), ("cuda",)):
         raise UsageError(
             f"--devices {','.join(devices)} with --executor {executor}: a cluster gives its workers devices.",
             hint="Type --devices cpu or --devices cuda, or leave it out.",

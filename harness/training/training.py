@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,12 +19,13 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from harness.core import files
 from harness.core.errors import HarnessError
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining
@@ -395,3 +397,85 @@ def read_spec(folder: Path, rank: int) -> TrainingSpec:
     """The spec of a training process, as the process that started it wrote it."""
     found: TrainingSpec = pickle.loads((folder / SPEC).read_bytes())
     return replace(found, rank=rank)
+
+
+_MARKER = "files.json"
+"""The names of a checkpoint's files with their sizes and hashes, written last."""
+
+
+_KEPT = 2
+"""The number of checkpoints that are kept."""
+
+
+class Checkpoints:
+    """The checkpoints of a training, `step-N/`, and the files beside them that they name.
+
+    Args:
+        folder: The folder of all checkpoints of the training.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def last(self) -> Path | None:
+        """The newest whole checkpoint; those that are not whole are removed."""
+        for path in reversed(self._all()):
+            if self._whole(path):
+                return path
+            shutil.rmtree(path)
+        return None
+
+    def begin(self, step: int) -> Path:
+        """An empty folder for the checkpoint of a step."""
+        path = self.path(step)
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def finish(self, step: int, *, beside: Sequence[Path] = ()) -> None:
+        """Mark the checkpoint of a step as whole, and remove what no kept checkpoint needs.
+
+        Args:
+            step: The step.
+            beside: Files beside the checkpoints that belong to it.
+        """
+        path = self.path(step)
+        written = [file for file in sorted(path.iterdir()) if file.name != _MARKER]
+        content = {
+            str(file.relative_to(self.folder)): [file.stat().st_size, files.sha256_file(file)]
+            for file in (*written, *beside)
+        }
+        files.replace(path / _MARKER, json.dumps(content, indent=1).encode())
+        self._prune()
+
+    def path(self, step: int) -> Path:
+        """The folder of the checkpoint of a step."""
+        return self.folder / f"step-{step:08d}"
+
+    def _all(self) -> list[Path]:
+        return sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
+
+    def _whole(self, path: Path) -> bool:
+        listed = self._files(path)
+        return bool(listed) and all(
+            (self.folder / name).is_file()
+            and (self.folder / name).stat().st_size == size
+            and files.sha256_file(self.folder / name) == digest
+            for name, (size, digest) in listed.items()
+        )
+
+    def _files(self, path: Path) -> dict[str, tuple[int, str]]:
+        """The files of a checkpoint by name; none without a readable marker."""
+        try:
+            content = json.loads((path / _MARKER).read_text(encoding="utf-8"))
+            return {str(name): (int(size), str(digest)) for name, (size, digest) in content.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def _prune(self) -> None:
+        for path in self._all()[:-_KEPT]:
+            shutil.rmtree(path, ignore_errors=True)
+        needed = {name for path in self._all() for name in self._files(path)}
+        for file in self.folder.glob("*.safetensors"):
+            if file.name not in needed:
+                file.unlink()

@@ -91,18 +91,18 @@ def run(own_data: Path, results: Path, *more: object, **options: Any) -> tuple[i
 @pytest.mark.slow
 def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    code, first, _ = run(own_data, results)
+    asked = ("run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", results)
+    code, first, _ = here(*asked)
     assert code == 0
     assert first["texts_encoded"] > 0
     assert [r["state"] for r in first["records"]] == ["done", "done"]
     assert first["records"][0]["main_score"] > 0.9  # each query names its document
-    code, again, _ = run(own_data, results)
+    code, again, _ = here(*asked)
     assert (code, again["texts_encoded"]) == (0, 0)
     assert [r["state"] for r in again["records"]] == ["cached", "cached"]
     assert [r["key"] for r in again["records"]] == [r["key"] for r in first["records"]]
-    cached = ["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(results)]
-    subprocess.run([sys.executable, "-c", BLOCK, *cached], check=True)  # without torch and mteb
-    asked = ("run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", results)
+    cached = [sys.executable, "-c", BLOCK, *map(str, asked)]
+    subprocess.run(cached, check=True)  # without torch and mteb
     _, other, _ = here(*asked, "--prompt", "query=q: ")
     assert [r["state"] for r in other["records"]] == ["done", "cached"]  # pairs stand on no side
     for change in (["--pooling", "cls"], ["--max-length", "16"], ["--dtype", "bf16"]):
@@ -160,18 +160,22 @@ def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tm
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_as_undisturbed(own_data: Path, tmp_path: Path) -> None:
-    _, whole, _ = run(own_data, tmp_path / "whole")
+    """Killed when the first vectors are there, and when the first record is (see benchmarks/kill_run.py)."""
+    asked = ("run", "--model", "minilm", "--suite", f"local:{own_data}", "--results")
+    _, whole, _ = here(*asked, tmp_path / "whole")
     truth = {r["key"]: r["main_score"] for r in whole["records"]}
-    results, cache = tmp_path / "killed", {**os.environ, "HARNESS_CACHE": str(tmp_path / "cache2")}
-    command = [sys.executable, "-m", "harness", "run", "--model", "minilm", "--suite", f"local:{own_data}"]
-    for wait in (4.0, 9.0, 14.0):
+    results, cache = tmp_path / "killed", tmp_path / "cache2"
+    command = (*asked, results, "--cache", cache)
+    for folder, files in ((cache, "vectors/**/*.safetensors"), (results, "records/*/*/*.json")):
         process = subprocess.Popen(
-            [*command, "--results", str(results)], env=cache, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "harness", *map(str, command)], stderr=subprocess.DEVNULL
         )
-        time.sleep(wait)
+        while not any(folder.glob(files)):
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    code, after, _ = run(own_data, results, env=cache)
+    code, after, _ = here(*command)
     assert code == 0
     assert {r["key"]: r["main_score"] for r in after["records"]} == pytest.approx(truth, abs=1e-6)
     assert not [p for p in results.rglob("*") if p.suffix in (".tmp", ".broken")]
@@ -226,6 +230,8 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "qurey=a: "], "Did you mean query?"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "STS21=a: "], "STS22"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "1 or more"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "9999"], "more than twice the"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--seeds", "1001"], "from 1 to 1000"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "from 0 to 4294967295"),
         (
             [
@@ -398,7 +404,8 @@ def test_a_full_disk_stops_the_run_with_nothing_lost(own_data: Path, tmp_path: P
     assert "run the same command again" in error
     left = [p for p in (tmp_path / "c").rglob("*") if p.suffix in (".tmp", ".safetensors")]
     assert left == []
-    code, found, _ = run(own_data, results, *cache)
+    what = ("run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", results)
+    code, found, _ = here(*what, *cache)
     assert (code, [r["state"] for r in found["records"]]) == (0, ["done", "done"])
 
 

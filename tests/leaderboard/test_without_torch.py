@@ -92,6 +92,7 @@ def test_export(results: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Rank,Model,")
     assert "acme/tiny-large" in done.stdout
+    assert "leaked" not in done.stderr
 
 
 @pytest.mark.slow

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.driver.execute import Driver
-from harness.executors.executor import Executor, Listener
+from harness.executors.executor import Executor, Listener, RaySettings
 from harness.executors.ray import RayExecutor
-from harness.executors.settings import RaySettings
 from harness.plan.plan import Plan
 from harness.storage.store import Store
 from queued_jobs import done, plan, worker_settings

@@ -1,4 +1,4 @@
-"""Short sentences to train on, and trainings that end in the middle of a step as if they were killed."""
+"""Short sentences to train on, trainings on several devices, and some that end in the middle as if killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from transformers.trainer_callback import CallbackHandler
 
-from harness.training.training import TrainingSpec
+from harness.jobs import training_jobs
+from harness.training.training import (
+    EVENTS,
+    Listener,
+    TrainingOutcome,
+    TrainingSpec,
+    _Messages,
+    run_training,
+)
+from harness.training.training_process import _train
 
 
 def sentence(number: int) -> str:
@@ -33,3 +42,27 @@ def kill_at(spec: TrainingSpec, step: int) -> None:
         patch.setattr(CallbackHandler, "on_step_end", die)
         with pytest.raises(Killed):
             spec.recipe.train(spec)
+
+
+def train_in_this_process(patch: pytest.MonkeyPatch) -> None:
+    """Have jobs train in this process, without the seconds that the start of another one takes."""
+
+    def run_here(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
+        spec.folder.mkdir(parents=True, exist_ok=True)
+        (spec.folder / EVENTS).write_bytes(b"")
+        code = _train(spec)
+        messages = _Messages(spec.folder / EVENTS)
+        for message in messages.read():
+            listener(message)
+        return messages.outcome(code)
+
+    patch.setattr(training_jobs, "run_training", run_here)
+
+
+def train_on_devices(spec: TrainingSpec) -> None:
+    """Train to the end: on one device in this process, on several in a process for each."""
+    if len(spec.devices) == 1:
+        spec.recipe.train(spec)
+        return
+    outcome = run_training(spec, lambda _: None)
+    assert outcome.code == 0, (outcome.error, (spec.folder / "output.log").read_text()[-3000:])

@@ -67,7 +67,7 @@ def config(family: Family, **changes: Any) -> dict[str, Any]:
 
 def read_config(content: Mapping[str, Any], family: Family) -> tuple[Any, Architecture]:
     """The config and the architecture of a network, of a folder that holds this config.json alone."""
-    from harness.encoder.network.checkpoint import configured
+    from harness.encoder.network.model import configured
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(dict(content)))

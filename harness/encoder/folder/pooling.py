@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.core.errors import ModelError
-from harness.encoder.folder.architecture import family_in
 from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import (
     ATTENTIVE,
     Module,
     all_modules,
     backbone_folder,
+    family_in,
     library_class,
 )
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from harness.core.errors import ModelError
 from harness.core.types import Artifact
 from harness.encoder.family import Family
-from harness.encoder.folder.architecture import family_in
 from harness.encoder.folder.content import RemoteClass
 from harness.encoder.folder.files import read_object
-from harness.encoder.folder.modules import TOKENIZED, all_modules, library_class
+from harness.encoder.folder.modules import TOKENIZED, all_modules, family_in, library_class
 
 ALLOW = "--trust-remote-code"
 """The option that allows a model's own code."""

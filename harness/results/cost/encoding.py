@@ -45,11 +45,12 @@ PAIRS_PER_SECOND = {"cpu": 1e9, "cuda": 1e11}
 LONG = 3600.0
 """The seconds from which an exact search is long."""
 
-START = TimeRange(seconds=3.5, low=2.0, high=6.0)
-"""A run from the shell to its first job, and from its last job back."""
+START = TimeRange(seconds=3.0, low=2.0, high=5.0)
+"""A run from the shell to its first worker, and from its last job back."""
 
-CHECK, SCORING = 8.0, 2.0
-"""The seconds of loading and checking a model, and of a task's data and scores, until any are known."""
+IMPORTS, CHECK, SCORING = 5.0, 3.0, 2.0
+"""The seconds, until any are known, of importing torch and its companions, of loading and checking a model,
+and of the data and scores of a task."""
 
 Device = tuple[str, str]
 """The kind of a device, and its name as its maker says it; empty where it is not known."""
@@ -78,7 +79,7 @@ def computing_parameters(parameters: int, width: int | None) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """How fast a model encoded: its tokens and seconds, and those of loading and checking it.
+    """How fast a model encoded: its tokens and seconds, those of its load and check, and of imports before.
 
     `parameters` are those that compute, `device` the kind and name; from a record or a check of the model.
     """
@@ -90,6 +91,7 @@ class Speed:
     tokens: int
     seconds: float
     load_seconds: float = 0.0
+    import_seconds: float = 0.0
 
     @staticmethod
     def of_json(content: Mapping[str, Any]) -> Speed:
@@ -108,6 +110,9 @@ _SPEEDS = "speeds.json"
 _MOST_SPEEDS = 500
 """The speeds that are kept, the newest ones: each score of a run reads and writes them all."""
 
+LEAST_IMPORTS = 1.0
+"""The seconds of imports below which a process had its libraries before."""
+
 LEAST_TOKENS = 1000
 """The tokens below which a score says little of a speed."""
 
@@ -115,14 +120,19 @@ LEAST_TOKENS = 1000
 def note_speed(cache: Path, speed: Speed) -> None:
     """Keep the last speed of a model on a device in the cache; where it cannot be written, it is lost.
 
-    What was encoded for a score says nothing of loading: that of the last check stays.
+    What was encoded for a score says nothing of loading, nor a check in a process that had its libraries of
+    imports: the last seconds that are known stay.
     """
     if not speed.seconds or speed.tokens < (0 if speed.load_seconds else LEAST_TOKENS):
         return
     known = {(one.model, one.device, one.dtype): one for one in read_speeds(cache)}
     before = known.pop((speed.model, speed.device, speed.dtype), None)
-    if before is not None and not speed.load_seconds:
-        speed = replace(speed, load_seconds=before.load_seconds)
+    was_new = speed.import_seconds >= LEAST_IMPORTS
+    speed = replace(
+        speed,
+        load_seconds=speed.load_seconds or (before.load_seconds if before else 0.0),
+        import_seconds=speed.import_seconds if was_new else before.import_seconds if before else 0.0,
+    )
     known[speed.model, speed.device, speed.dtype] = speed
     with contextlib.suppress(StoreError):
         newest = [*known.values()][-_MOST_SPEEDS:]
@@ -471,6 +481,12 @@ class PastWork:
         if not here:
             return TimeRange.of(CHECK, UNMEASURED)
         return TimeRange.of(fmean(own or [speed.load_seconds for speed in here]))
+
+    @property
+    def start_time(self) -> TimeRange:
+        """The time of a run beside its jobs: from the shell to a worker with its libraries, and back."""
+        known = [one.import_seconds for one in self._speeds_here(self.speeds, "") if one.import_seconds]
+        return START + (TimeRange.of(fmean(known)) if known else TimeRange.of(IMPORTS, UNMEASURED))
 
     def _speeds_here(self, speeds: Sequence[Speed], dtype: str) -> list[Speed]:
         """Speeds on this device, of a dtype where it has any."""

@@ -29,7 +29,8 @@ from harness.data.training.sets import TrainingData
 from harness.encoder.folder.description import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.plan import catalog
-from harness.training.training import TrainingSpec, read_log, run_training
+from harness.training.training import TrainingSpec, read_log
+from stopped_trainings import train_in_this_process, train_on_devices
 
 SMALL: dict[str, Any] = {"entry": cde.RECIPE, "context_size": 6, "soft_prompts": 2, "chunk": 3}
 
@@ -320,8 +321,7 @@ def test_two_processes_have_groups_of_their_own(make: Callable[..., TrainingSpec
             "shuffle": False,
         }
         spec = make(name, settings, devices=devices, cache=tmp_path / f"cache-{name}")
-        outcome = run_training(spec, lambda _: None)
-        assert outcome.code == 0, (outcome.error, (spec.folder / "output.log").read_text()[-3000:])
+        train_on_devices(spec)
         losses[name] = read_log(spec.folder / "log.jsonl")
     for name in ("loss", "masked", "gradient_norm"):
         found = [[line[name] for line in losses[devices]] for devices in ("one", "two")]
@@ -361,8 +361,9 @@ def test_a_small_batch_repeats_its_documents_and_says_so(
 
 
 @pytest.mark.slow
-def test_both_trainings_in_one_command(tmp_path: Path, guide: Path) -> None:
+def test_both_trainings_in_one_command(tmp_path: Path, guide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two mixes of the user's own, one model after the other by key, and only what is missing is made."""
+    train_in_this_process(monkeypatch)
     backbone = tiny.folder(tiny.families()["bert"], tmp_path / "tiny")
     files = [
         pairs_file(

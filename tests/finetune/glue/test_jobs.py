@@ -485,18 +485,21 @@ def test_a_folder_of_another_backbone_is_refused(small: Runner, tmp_path: Path) 
 @pytest.mark.slow
 def test_killed_in_the_middle_of_the_runs(backbone: Path, data: Path, tmp_path: Path) -> None:
     """SIGKILL, then the same command: finished runs stay as they are, keys and scores as undisturbed."""
-    command = [
-        *(sys.executable, "-m", "harness", "run", "--model", str(backbone), "--suite", "glue"),
-        *("--recipe", "glue-mosaicbert", "--tasks", "RTE,MRPC", "--data", str(data), "--workers", "1"),
-        *("--threads", "1", "--json"),
-    ]
+    recipe, tasks = "glue-mosaicbert", ("RTE", "MRPC")
 
-    def place(name: str) -> list[str]:
-        return ["--results", str(tmp_path / name), "--cache", str(tmp_path / f"{name}-cache")]
+    def run(name: str) -> Report:
+        place = {"results": tmp_path / name, "cache": tmp_path / f"{name}-cache", "data": data}
+        return harness.run(str(backbone), "glue", recipe=recipe, tasks=tasks, workers=1, threads=1, **place)
 
-    whole = subprocess.run([*command, *place("whole")], check=True, capture_output=True, text=True)
     killed = subprocess.Popen(
-        [*command, *place("killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [
+            *(sys.executable, "-m", "harness", "run", "--model", str(backbone), "--suite", "glue"),
+            *("--recipe", recipe, "--tasks", ",".join(tasks), "--data", str(data), "--workers", "1"),
+            *("--threads", "1", "--results", str(tmp_path / "killed")),
+            *("--cache", str(tmp_path / "killed-cache")),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     records = tmp_path / "killed" / "records"
     while len(list(records.glob("*/*/*.json"))) < 4:
@@ -506,12 +509,11 @@ def test_killed_in_the_middle_of_the_runs(backbone: Path, data: Path, tmp_path: 
     killed.wait()
     before = {path: path.stat().st_mtime_ns for path in records.glob("*/*/*.json")}
     assert 4 <= len(before) < 11
-    again = subprocess.run([*command, *place("killed")], check=True, capture_output=True, text=True)
+    again, whole = run("killed"), run("whole")
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    ours, theirs = (json.loads(done.stdout)["records"] for done in (again, whole))
-    assert [one["key"] for one in ours] == [one["key"] for one in theirs]
-    assert [one["main_score"] for one in ours] == pytest.approx(
-        [one["main_score"] for one in theirs], abs=1e-6
+    assert [record.key for record in again.records] == [record.key for record in whole.records]
+    assert [record.main_score for record in again.records] == pytest.approx(
+        [record.main_score for record in whole.records], abs=1e-6
     )
     assert trials(tmp_path / "killed").keys() == trials(tmp_path / "whole").keys()
     assert len(trials(tmp_path / "whole")) == 11

@@ -29,7 +29,7 @@ from finetune.glue.trainer import (
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
 from harness.core.errors import ModelError
 from harness.encoder.engine import let_end_pad, require_padding
-from harness.encoder.folder.architecture import family_in
+from harness.encoder.folder.modules import family_in
 
 # The training loop against transformers' Trainer, float64 by hand, and its own rules
 

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +43,8 @@ def demo(monkeypatch, tmp_path):
     weights.write_bytes(b"weights")
     spec = SimpleNamespace(origin=str(tmp_path / "package/__init__.py"))
     monkeypatch.setattr(doctor, "find_spec", lambda _: spec)
-    monkeypatch.setattr(minilm, "WEIGHTS", hashlib.sha256(b"weights").hexdigest())
+    published = replace(minilm.BACKBONE, weights=hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setattr(doctor, "named_model", lambda _name: published)
     return weights
 
 

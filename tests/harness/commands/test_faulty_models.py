@@ -136,7 +136,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["--seed", "-1"],
         "seed is -1, and must be a whole number from 0 to 4294967295.",
     ),
-    "seeds": ({"seeds": 0}, ["--seeds", "0"], "seeds is 0, and must be a whole number, 1 or more."),
+    "seeds": ({"seeds": 0}, ["--seeds", "0"], "seeds is 0, and must be a whole number from 1 to 1000."),
     "a setting without a recipe": (
         {"recipe_settings": {"epochs": 3}},
         ["--set", "epochs=3"],

@@ -11,8 +11,7 @@ import pytest
 
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import describe
-from harness.encoder.folder.lengths import NO_LIMIT
+from harness.encoder.folder.description import NO_LIMIT, describe
 from harness.encoder.sanity import check_encoder
 from tiny import library
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -18,12 +19,11 @@ import pytest
 import ray_jobs
 from harness.core.errors import UsageError
 from harness.driver.execute import Driver
-from harness.executors.executor import Executor
+from harness.executors.executor import Executor, RaySettings, executor_settings
 from harness.executors.local import LocalExecutor
 from harness.executors.node import environment
 from harness.executors.ray import RayExecutor
 from harness.executors.ray_cluster import Demand, Shape
-from harness.executors.settings import RaySettings, executor_settings
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Resources
 from harness.storage.store import Store
@@ -158,18 +158,18 @@ def test_jobs_of_every_shape_take_turns(tmp_path: Path, nodes: RayNodes) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes: RayNodes) -> None:
-    """Four nodes and two drivers; the records are those of a serial run, and no process is left."""
-    whole, broken, tasks = tmp_path / "whole", tmp_path / "broken", 60
+    """Two nodes and two drivers; the records are those of a serial run, and no process is left.
+
+    Ten nodes are killed by benchmarks/kill_cluster.py.
+    """
+    whole, broken, tasks = tmp_path / "whole", tmp_path / "broken", 40
     command = [sys.executable, ray_jobs.__file__, str(broken), str(tasks), "1.2", nodes.address]
     chance = random.Random(0)
     broken.mkdir()
     driver = subprocess.Popen(command)
-    kills = 0
-    for what in ("node", "driver", "node", "driver", "node", "node"):
+    for what in ("node", "driver", "node", "driver"):
         time.sleep(chance.uniform(2, 4))
-        if driver.poll() is not None:
-            break
-        kills += 1
+        assert driver.poll() is None
         if what == "node":
             nodes.kill(chance)
             nodes.add()
@@ -178,6 +178,11 @@ def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes:
             driver.wait()
             driver = subprocess.Popen(command)
     assert driver.wait(200) == 0
-    assert kills >= 4  # both drivers among them
     assert records(broken) == serial(whole, tasks)
-    wait(lambda: not [line for line in nodes.left() if "ray_jobs" in line or "spawn" in line])
+
+    def left() -> list[str]:
+        return [line for line in nodes.left() if "ray_jobs" in line or "spawn" in line]
+
+    with contextlib.suppress(AssertionError):  # what is left says more
+        wait(lambda: not left(), 90)
+    assert left() == []

@@ -19,7 +19,7 @@ from harness.core.errors import DataError
 from harness.core.identity import digest
 from harness.core.types import SIDES, Data, Task
 from harness.encoder.folder.two_stage import PREFIXES
-from harness.jobs.context_documents import NULL, ContextDocuments
+from harness.jobs.context import NULL, ContextDocuments
 from retrieval_data import lay_own
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")

@@ -29,7 +29,6 @@ from harness.core.lineage import Lineage, MemberPart, ModelDocument, ParentPart,
 from harness.data.training.sets import TrainingData
 from harness.driver.execute import Listeners
 from harness.driver.report.run import Report
-from harness.jobs import training_jobs
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.plan import catalog
@@ -39,9 +38,8 @@ from harness.plan.training_plan import Sweep, _require_comparable
 from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
-from harness.training.training import EVENTS, Listener, TrainingOutcome, TrainingSpec, _Messages
-from harness.training.training_process import _train
 from harness.watch.watch import WatchOptions, follow
+from stopped_trainings import train_in_this_process
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
 
@@ -87,18 +85,7 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings in this process, without the seconds that the start of another one takes."""
-
-    def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
-        spec.folder.mkdir(parents=True, exist_ok=True)
-        (spec.folder / EVENTS).write_bytes(b"")
-        code = _train(spec)
-        messages = _Messages(spec.folder / EVENTS)
-        for message in messages.read():
-            listener(message)
-        return messages.outcome(code)
-
-    monkeypatch.setattr(training_jobs, "run_training", run_training)
+    train_in_this_process(monkeypatch)
 
 
 @pytest.fixture
@@ -667,8 +654,11 @@ def test_a_sweep_killed_at_its_choice_and_one_run_twice_at_once_choose_the_same(
     assert count() == 2
     assert len(list(Store(tmp_path / "killed").records(purpose="trial"))) == 4
     assert start("half", "killed").wait() == -signal.SIGKILL
-    assert start("", "killed").wait() == 0
-    assert count() == 1, "the choice alone"
+    events: list[str] = []
+    heard = Listeners(event=lambda job, event: events.append(job.kind) if event.kind == "finished" else None)
+    swept(asked, **two_values, results=tmp_path / "killed", listeners=heard)
+    assert events == ["select"], "the choice alone"
+    assert count() == 0, "the driver with half a choice finished nothing"
     two = [start("", "shared") for _ in range(2)]
     assert [process.wait() for process in two] == [0, 0]
     assert count() == 3, "nothing is made by both"
@@ -858,9 +848,15 @@ FAULTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_failed_training_is_one_message_and_keeps_its_log(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    name: str,
 ) -> None:
     code, said, hint = FAULTS[name]
+    if name != "a kill":  # it needs a process of its own
+        request.getfixturevalue("here")
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     broken = text.replace(
         "        spec.log.begin(steps=1, done=0)\n", f"        import os\n        {code}\n        return\n"
@@ -965,9 +961,7 @@ def test_a_chain_makes_each_model_once(
 
 
 @pytest.mark.slow
-def test_a_killed_driver_takes_its_training_along(
-    asked: dict[str, Any], monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_a_killed_driver_takes_its_training_along(asked: dict[str, Any], here: None, tmp_path: Path) -> None:
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     slow = text.replace(
         "        spec.log.begin(steps=1, done=0)\n",

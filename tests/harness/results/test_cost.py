@@ -222,11 +222,16 @@ def test_a_check_of_a_model_measures_a_speed_and_the_last_score_renews_it(tmp_pa
     assert cost.source == "this machine's measured rate"
     assert cost.seconds == 12_000 / 3_000 + 2.0
     assert measured.check_time(NEW).seconds == measured.check_time(OLD).seconds == 4.0
+    assert measured.start_time.seconds == 3.0 + 5.0  # no process is known to have imported its libraries
     note_record(tmp_path, made(sized("Few"), 10, 500, model=NEW))  # too few tokens to tell
     assert read_speeds(tmp_path) == (check,)
     note_record(tmp_path, made(sized(), 1000, 6_000, model=NEW))
     (speed,) = read_speeds(tmp_path)
     assert (speed.tokens, speed.seconds, speed.load_seconds) == (6_000, 1.0, 4.0)
+    for imports in (7.0, 0.2):  # the second process had its libraries
+        note_speed(tmp_path, replace(check, import_seconds=imports))
+        start = PastWork(speeds=read_speeds(tmp_path), device=HERE).start_time
+        assert (start.seconds, start.high) == (3.0 + 7.0, pytest.approx(5.0 + 7.0 * LIKELY))
     (tmp_path / "speeds.json").write_text("[{")
     assert read_speeds(tmp_path) == ()
 

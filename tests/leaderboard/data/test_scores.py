@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -371,6 +372,7 @@ def test_ranks_of_nothing() -> None:
 
 SUITES = {"MTEB(eng, v2)": "mteb", "MTEB(eng, v1)": "mteb-v1", "BEIR": "beir"}
 AT_LEAST = {"mteb": 175, "mteb-v1": 130, "beir": 175}
+ONE_IN = 8
 NAMED = (
     "Qwen/Qwen3-Embedding-8B",
     "google/gemini-embedding-001",
@@ -404,12 +406,16 @@ print(json.dumps(found))
 
 @pytest.fixture
 def results(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The public results: where HARNESS_MTEB_RESULTS names them, else unpacked."""
+    """The public results: all where HARNESS_MTEB_RESULTS names them, else those of one model in eight."""
     if os.environ.get("HARNESS_MTEB_RESULTS"):
         return Path(os.environ["HARNESS_MTEB_RESULTS"])
     folder = tmp_path_factory.mktemp("mteb")
+    named = {name.replace("/", "__") for name in NAMED}
     with tarfile.open(shared.parent / "mteb-results.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        for member in archive:
+            model = member.name.partition("results/")[2].partition("/")[0]
+            if model in named or crc32(model.encode()) % ONE_IN == 0:
+                archive.extract(member, folder, filter="data")
     return next(path.parent for path in (folder, *folder.glob("*")) for path in path.glob("results"))
 
 
@@ -429,7 +435,7 @@ def test_the_ranked_are_those_of_mteb_and_their_means_are_the_same(results: Path
         means = {found.entries[row].model: found.over_tasks.values[row] for row in np.flatnonzero(ranks)}
         assert means.keys() == expected[name].keys()
         assert means == {model: pytest.approx(mean, abs=1e-9) for model, mean in expected[name].items()}
-        assert len(means) >= AT_LEAST[slug]
+        assert len(means) >= AT_LEAST[slug] / (1 if os.environ.get("HARNESS_MTEB_RESULTS") else 2 * ONE_IN)
     ranked = queries.suite_scores(queries.suites["mteb"])
     names = {ranked.entries[row].model for row in np.flatnonzero(ranked.ranks("tasks", "model").place)}
     assert set(NAMED) <= names

@@ -15,7 +15,7 @@ from harness.core.errors import ModelError
 from harness.encoder import backbones
 from harness.encoder.backbones import gte, mosaicbert, neobert, nomic_bert
 from harness.encoder.family import Architecture, Config, Family
-from harness.encoder.network.checkpoint import configured, load_network
+from harness.encoder.network.model import configured, load_network
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))

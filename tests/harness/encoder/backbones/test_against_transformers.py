@@ -16,7 +16,7 @@ from torch import Tensor
 import tiny
 from harness.core.errors import ModelError
 from harness.encoder import backbones
-from harness.encoder.network.checkpoint import load_network
+from harness.encoder.network.model import load_network
 from tiny_networks import batch, means, texts
 
 LENGTHS = (150, 3, 77, 150, 90, 1)

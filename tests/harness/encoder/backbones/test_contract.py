@@ -20,7 +20,7 @@ from harness.core.errors import ModelError
 from harness.encoder import backbones
 from harness.encoder.family import Family
 from harness.encoder.folder.description import describe
-from harness.encoder.network.checkpoint import load_network
+from harness.encoder.network.model import load_network
 from harness.encoder.network.pretrained import EncoderConfig
 from tiny_networks import batch, texts
 

@@ -25,7 +25,7 @@ from harness.encoder.backbones.optibert import convert
 from harness.encoder.folder.content import content_key
 from harness.encoder.folder.description import describe, resolve_encoding
 from harness.encoder.loading import load
-from harness.encoder.network.checkpoint import load_network
+from harness.encoder.network.model import load_network
 from tiny_networks import batch, texts
 
 WIDTH, LAYERS, HEADS, KEYS, EACH, VOCABULARY, LENGTH = 32, 3, 4, 2, 8, 160, 24

@@ -16,8 +16,7 @@ import pytest
 from harness.core.encoding import Encoding, Settings
 from harness.core.errors import ModelError, UsageError
 from harness.encoder.engine import Encoder
-from harness.encoder.folder.description import describe, resolve_encoding
-from harness.encoder.folder.lengths import NO_LIMIT
+from harness.encoder.folder.description import NO_LIMIT, describe, resolve_encoding
 from harness.encoder.folder.modules import weight_files
 from harness.encoder.folder.pooling import OWN_POOLING
 from tiny import library

@@ -18,8 +18,7 @@ from transformers import AutoModel
 import tiny
 import tiny_networks
 from harness.encoder.network import layers
-from harness.encoder.network.checkpoint import load_network
-from harness.encoder.network.model import EncoderModel
+from harness.encoder.network.model import EncoderModel, load_network
 from tiny_networks import batch, means, network, shrunk, texts
 
 # The same vectors in any batch
