@@ -143,13 +143,7 @@ def failed(key: str, error: Exception) -> Finished:
     return Finished(key=key, failure=failure)
 
 
-LOCAL = "local"
-
-
-RAY = "ray"
-
-
-SLURM = "slurm"
+LOCAL, RAY, SLURM = "local", "ray", "slurm"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -629,7 +629,7 @@ class RayExecutor:
         Raises:
             UsageError: Several actors were gone before they were there.
         """
-        # Of an actor whose node goes before it runs Ray says that it was cancelled: the next node is as good.
+        # Ray cancels an actor that waits for its start when its node or driver goes: other ones may start.
         self._starts += not actor.ready and "cancelled before it started" not in str(error)
         if self._starts >= STARTS:
             raise refused(f"No worker starts on the cluster. The last one said: {_last_line(error)}")

@@ -483,7 +483,10 @@ NULL = "null"
 
 @dataclass(frozen=True, kw_only=True)
 class ContextDocuments:
-    """The context documents of a task.
+    """The context documents of a task, on which the vectors of a two-stage model depend.
+
+    They are drawn from the task's own texts by hashes of seed and text, so that a draw depends on nothing
+    else, such as the order of the data or the version of a library.
 
     Attributes:
         draw: How they were drawn.

@@ -53,8 +53,6 @@ def _positions_of(ids: Tensor, pad: int) -> Tensor:
 
 def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
     """The mask of a batch as (texts, columns) bool; all ones without a mask."""
-    import torch
-
     if mask is None:
         return torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
     if mask.dim() != 2:
@@ -102,8 +100,6 @@ class _Pass:
 
 def _dtype_of(hidden: Tensor) -> torch.dtype:
     """The dtype of attention over these states, under autocast or not."""
-    import torch
-
     if torch.is_autocast_enabled(hidden.device.type):
         return torch.get_autocast_dtype(hidden.device.type)
     return hidden.dtype
@@ -399,8 +395,6 @@ def load_network(
     Raises:
         ModelError: A tensor is missing, or an unknown tensor exists.
     """
-    import torch
-
     if config is None:
         config, shape = configured(folder, family)
     else:
@@ -431,7 +425,6 @@ def read_tensors(
 
 def raw_tensors(folder: Path) -> dict[str, Tensor]:
     """The tensors of a folder's weight files under their names there, on the CPU."""
-    import torch
     from safetensors.torch import load_file
 
     tensors: dict[str, Tensor] = {}
