@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.core.errors import HarnessError, nearest
+from harness.core.errors import HarnessError, UsageError, nearest
 from harness.core.provenance import __version__
 
 COMMANDS = {
@@ -32,16 +32,21 @@ COMMANDS = {
     "serve": "Open the leaderboard as a web site, or write it as plain files.",
     "import": "Take over scores that others published.",
     "export": "Write a page of the leaderboard as JSON, CSV, Markdown or LaTeX, or runs for trec_eval.",
-    "push": "Push records to a leaderboard.",
     "remote": "Fetch records from object storage that machines share, and send them there.",
-    "token": "Make, list and revoke the tokens with which records are pushed.",
     "cache": "Show and prune the cache.",
-    "audit": "Hold results and caches against what was written, and repair them.",
+    "audit": "Compare results and caches with what was written, and repair them.",
     "doctor": "Check this machine: versions, devices, folders, and what is missing.",
 }
 
-SITE = ("papers", "serve", "import", "export", "push", "token")
+SITE = ("papers", "serve", "import", "export")
 """The commands of the web site, in leaderboard/commands/; the others are in harness/commands/."""
+
+REMOVED = {
+    "push": "Share records by `harness remote push URL` and `harness serve --remote URL`, or in a git "
+    "repository (docs/ci.md).",
+    "token": "The site only reads, so it needs no tokens. Records from CI: docs/ci.md.",
+}
+"""What to type in place of commands of earlier versions."""
 
 
 class _Commands(click.Group):
@@ -68,6 +73,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that was typed; the error for an unknown name suggests similar ones."""
+        if args and args[0] in REMOVED:
+            raise UsageError(f"`harness {args[0]}` was removed. {REMOVED[args[0]]}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             close = nearest(args[0], COMMANDS)
             more = f" Did you mean {' or '.join(close)}?" if close else f" There is: {', '.join(COMMANDS)}."

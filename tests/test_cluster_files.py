@@ -232,7 +232,7 @@ def test_the_images_can_be_nodes_of_a_cluster(image: str) -> None:
     text = (ROOT / "docker" / f"Dockerfile.{image}").read_text()
     assert "-r requirements/cluster.txt" in text
     assert "demo.txt" not in text
-    assert all(locked(package) for package in ("ray", "submitit", "s3fs"))
+    assert all(locked(package) for package in ("ray", "submitit", "obstore", "boto3"))
     demo = (ROOT / "requirements" / "demo.txt").read_text()
     for package in ("torch", "transformers", "mteb"):
         assert f"\n{package}=={locked(package)} " in demo

@@ -1,4 +1,4 @@
-"""`harness audit`: hold results and caches against what was written, and repair what is damaged."""
+"""`harness audit`: compare results and caches with what was written, and repair what is damaged."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ from harness.results.audit import AREAS, Audit, Fault, audit
     is_flag=True,
     help="Move damaged records and models aside; remove damaged caches and what is stale.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse records that contradict themselves or each other, too: for records that others sent.",
+)
 @options.as_json
-def command(results: Path | None, cache: Path | None, repair: bool, as_json: bool) -> int:
+def command(results: Path | None, cache: Path | None, repair: bool, strict: bool, as_json: bool) -> int:
     """Read every record, per-example file, trained model and cached file, and name what is damaged or stale.
 
     A record that was moved aside is measured again by the next run, a model trained again; a cache
@@ -37,7 +42,11 @@ def command(results: Path | None, cache: Path | None, repair: bool, as_json: boo
             raise UsageError(f"There is no folder {folder}.", hint="See --results and --cache.")
     with _progress(quiet=as_json) as progress:
         found = audit(
-            paths.results_folder(results), paths.cache_folder(cache), repair=repair, progress=progress
+            paths.results_folder(results),
+            paths.cache_folder(cache),
+            repair=repair,
+            strict=strict,
+            progress=progress,
         )
     if as_json:
         click.echo(json.dumps({"schema": 1, **found.to_json()}, indent=1, ensure_ascii=False))
@@ -62,7 +71,8 @@ def _lines(found: Audit, *, repair: bool) -> Iterator[str]:
     elif repair:
         yield f"{len(found.faults) - left} of {len(found.faults)} faults are repaired."
     else:
-        yield f"{left} fault{'' if left == 1 else 's'}. To repair: the same command with --repair."
+        hint = " To repair: the same command with --repair." if any(f.repair for f in found.faults) else ""
+        yield f"{left} fault{'' if left == 1 else 's'}.{hint}"
 
 
 def _repair_text(fault: Fault, *, repair: bool) -> str:

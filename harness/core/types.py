@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a number, and no truth."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 Raw = Mapping[tuple[str, str], float]

@@ -1,4 +1,4 @@
-"""The audit: what lies in a results folder and a cache, held against what was written, and its repair.
+"""The audit: what lies in a results folder and a cache, compared with what was written, and its repair.
 
 Every file is read whole, whatever is known of it. A damaged record or model is moved aside, so that it counts
 as not done; damaged caches and what dead processes left are removed, and made again when they are needed.
@@ -20,6 +20,7 @@ from harness.core.documents import without_digest
 from harness.core.errors import HarnessError, NewerSchemaError, RecordError
 from harness.core.identity import digest
 from harness.data.prepared import prepared_problems, remove_prepared
+from harness.results.contradictions import find_contradictions, find_disagreements
 from harness.search.plaid import PART, index_problem
 from harness.storage.leases import HOLDER, TERM, LeaseFolder, Leases
 from harness.storage.store import BESIDE, FAILED, Store
@@ -124,6 +125,7 @@ def audit(
     cache: Path,
     *,
     repair: bool = False,
+    strict: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Audit:
     """Go over a results folder and a cache.
@@ -132,6 +134,7 @@ def audit(
         results: The results folder.
         cache: The cache folder.
         repair: Whether faults are repaired as they are found.
+        strict: Whether records that contradict themselves or each other are faults, too.
         progress: Called with the bytes that are done, and with all.
     """
     checks = [(check, check.bytes) for check in _checks(results, cache)]
@@ -143,6 +146,7 @@ def audit(
         number[check.area] += 1
         size[check.area] += bytes_
         progress(size.total(), sum(bytes_ for _, bytes_ in checks))
+    faults += _contradictions(results) if strict else ()
     return Audit(
         results=results,
         cache=cache,
@@ -224,6 +228,16 @@ def _record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
         yield Fault(area=area, file=path, reason=f"it {reason}", repair="move aside")
     except ValueError as error:
         yield Fault(area=area, file=path, reason=str(error), repair="move aside")
+
+
+def _contradictions(results: Path) -> Iterator[Fault]:
+    """What whole records say that cannot be true; which one of two is wrong is not for a repair to say."""
+    whole = {path: Store.parse(path) for path in _records(results) if not [*_record_faults(path)]}
+    reasons = [
+        (path, text) for path, one in whole.items() for text in find_contradictions(one, path.read_bytes())
+    ]
+    for path, reason in sorted([*reasons, *find_disagreements(whole.items())]):
+        yield Fault(area="records", file=path, reason=reason, repair="")
 
 
 def _lacks_digest(path: Path) -> bool:

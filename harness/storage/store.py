@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from harness.core import files
 from harness.core.errors import NewerSchemaError, RecordError
@@ -269,10 +270,14 @@ LISTING_SECONDS = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Differences:
-    """What a remote and a folder do not have in common: objects to fetch, files of records to send."""
+    """What a remote and a folder do not have in common: objects to fetch, files of records to send.
+
+    `objects` are all records of the remote.
+    """
 
     fetch: tuple[str, ...]
     send: tuple[Path, ...]
+    objects: Mapping[str, ObjectInfo]
 
 
 @dataclass(kw_only=True)
@@ -324,20 +329,22 @@ class SharedRecords:
         """Whether the records of an artifact were looked up before."""
         return artifact.rpartition("-")[2] in self._listings
 
-    def difference(self) -> _Differences:
+    def difference(self, known: Mapping[str, ObjectInfo] = MappingProxyType({})) -> _Differences:
         """What is to be fetched and sent so that remote and folder have the same records.
 
         A record that is on both sides, and not the same, is to be fetched: the remote's counts.
+
+        Args:
+            known: Objects that were dealt with; those that are still as they were are not compared again.
         """
         there = {n: i for n, i in self.remote.objects("records").items() if n.endswith(".json")}
         here = {self._name(path): path for path in self._files("*")}
-        both = self.remote.each(
-            lambda n: n if self._differs(n, there[n], here[n]) else "", [*(here & there.keys())]
-        )
-        lacking = [n for n in there if n not in here]
+        new = [name for name, info in there.items() if known.get(name) != info]
+        differs = self.remote.each(lambda n: n not in here or self._differs(n, there[n], here[n]), new)
         return _Differences(
-            fetch=tuple(sorted([*lacking, *filter(None, both)])),
+            fetch=tuple(name for name, other in zip(new, differs, strict=True) if other),
             send=tuple(path for name, path in here.items() if name not in there),
+            objects=there,
         )
 
     def fetch(self, names: Iterable[str]) -> int:

@@ -1,1 +1,1 @@
-"""The commands of the site: serve, export, import, papers, push and token."""
+"""The commands of the site: serve, export, import and papers."""

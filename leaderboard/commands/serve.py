@@ -24,8 +24,14 @@ PATIENCE = 60
     "results",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="A results folder to show (default: HARNESS_RESULTS, else ./results). Repeat for several; the first "
-    "one takes pushed records.",
+    help="A results folder to show (default: HARNESS_RESULTS, else ./results). Repeat for several.",
+)
+@click.option(
+    "--remote",
+    default="",
+    metavar="URL",
+    help="Show the records of object storage, e.g. s3://BUCKET/FOLDER. They are fetched at the start and at "
+    "every look; ./results is then shown only if it is named.",
 )
 @click.option(
     "--suite",
@@ -68,6 +74,7 @@ PATIENCE = 60
 )
 def command(
     results: tuple[Path, ...],
+    remote: str,
     suites: tuple[str, ...],
     host: str,
     port: int,
@@ -81,17 +88,22 @@ def command(
         hint = "For example https://example.org/encoders."
         raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
     own = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
-    settings = from_environment(results, **own)
-    if not settings.home.is_dir():
+    settings = from_environment(results, remote=remote, **own)
+    if not remote and not settings.results[0].is_dir():
         some = settings.reference or settings.reported
         left = "only the reference records and the papers are shown" if some else "nothing is shown"
-        click.echo(f"There is no ./{settings.home}: {left}.", err=True)
+        click.echo(f"There is no ./{settings.results[0]}: {left}.", err=True)
     if static is None:
         return _serve(settings, host, port, workers)
     from leaderboard.web.static_site import write_site
 
-    click.echo("Bringing the snapshot up to date…", err=True)
+    _announce(settings)
     return write_site(settings, static)
+
+
+def _announce(settings: SiteSettings) -> None:
+    first = f"Fetching the records of {settings.remote}, then bringing" if settings.remote else "Bringing"
+    click.echo(f"{first} the snapshot up to date…", err=True)
 
 
 def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
@@ -103,7 +115,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
 
     options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
     with _listen(host, port) as listening:
-        click.echo("Bringing the snapshot up to date…", err=True)
+        _announce(settings)
         site = open_site(settings)
         at = f"[{host}]" if ":" in host else host
         entries, address = len(site.queries.entries), f"http://{at}:{listening.getsockname()[1]}"

@@ -105,7 +105,7 @@ def _compare(pair: tuple[Entry, Entry] | None, suites: Sequence[str]) -> str:
 def _why(pair: tuple[Entry, Entry] | None) -> str:
     """Why two models cannot be put side by side; empty where they can."""
     if pair is None:
-        return "Not both models have records on this site: `harness push` sends them."
+        return "Not both models have records on this site."
     return "Both are one model here: the files are the same." if pair[0] is pair[1] else ""
 
 

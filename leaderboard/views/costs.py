@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias, TypeGuard
 
+from harness.core.types import is_number
 from leaderboard.data.backbones import parameter_count
 from leaderboard.data.papers import (
     OVER_TASKS,
@@ -26,7 +27,6 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.frontier import Better
-from leaderboard.web.tables import is_number
 
 Place: TypeAlias = "float | date"
 

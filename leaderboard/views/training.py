@@ -7,6 +7,7 @@ from statistics import mean, median
 from typing import Any, TypeAlias
 
 from harness.core.lineage import Lineage, MemberPart, SweepPart
+from harness.core.types import is_number
 from harness.jobs.recipe import ModelRecipe, TaskRecipe
 from harness.plan import catalog
 from harness.results.scores import score_text
@@ -20,7 +21,6 @@ from leaderboard.web.tables import (
     Table,
     TableColumn,
     TableRow,
-    is_number,
     value_cell,
     values_table,
     words,

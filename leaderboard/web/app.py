@@ -33,7 +33,6 @@ from harness import __version__
 from harness.core.errors import HarnessError, StoreError
 from leaderboard.web.badges import badge
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
-from leaderboard.web.intake import Intake, router
 from leaderboard.web.limits import BoundedQueries, Limits, Refusal, client_of
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
@@ -137,19 +136,12 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         redoc_url=None,
         lifespan=lifespan,
     )
-    limits = Limits(
-        {
-            "page": f"{settings.pages_a_minute}/minute",
-            "post": f"{settings.posts_a_minute}/minute",
-            "wrong token": f"{settings.posts_a_minute}/minute",
-        }
-    )
+    limits = Limits({"page": f"{settings.pages_a_minute}/minute"})
     app.state.site, app.state.metrics, app.state.limits = site, metrics, limits
     app.state.queue = RenderQueue(site.cache)
     for route in site.pages:
         _add_page(app, site, route)
     _add_extras(app, site, metrics)
-    app.include_router(router(_intake(site, limits, metrics)))
     static = _StaticFiles(directory=STATIC, packages=[("plotly", "package_data")])
     app.mount("/static", GZipMiddleware(static, compresslevel=5))
     _answer_head(app)
@@ -261,16 +253,6 @@ def _answers(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {kind: {}}}, **{status: DOCUMENTED[status] for status in (400, 414, *errors)}}
 
 
-def _intake(site: Site, limits: Limits, metrics: Metrics) -> Intake:
-    def changed() -> None:
-        metrics.refreshed(site.refresh())
-
-    def counted(outcome: str) -> None:
-        metrics.posts.labels(outcome).inc()
-
-    return Intake(results=site.settings.home, limits=limits, changed=changed, counted=counted)
-
-
 def _warm(site: Site) -> None:
     """Render what most readers open first, so that nobody waits for it."""
     routes = {route.path: route for route in site.pages}
@@ -293,6 +275,8 @@ async def _repeat(look: Callable[[], int], seconds: float, metrics: Metrics) -> 
         await asyncio.sleep(seconds)
         try:
             metrics.refreshed(await run_in_threadpool(look))
+        except HarnessError as error:
+            log.error("%s The pages stay as they are.", error.message)
         except Exception:
             log.exception("The folders could not be looked at; the pages stay as they are.")
 
@@ -302,6 +286,8 @@ def refresh_again_and_again(site: Site, ends: Event) -> None:
     while site.settings.refresh and not ends.wait(site.settings.refresh):
         try:
             site.refresh()
+        except HarnessError as error:
+            log.error("%s The pages stay as they are.", error.message)
         except Exception:
             log.exception("The folders could not be looked at; the pages stay as they are.")
 

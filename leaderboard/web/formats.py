@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from harness.core.types import is_number
 from leaderboard.web.marks import KINDS
-from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, is_number
+from leaderboard.web.tables import Cell, Table, TableColumn, TableRow
 
 UNKNOWN = ("", "?", "–")
 """Texts of nothing."""

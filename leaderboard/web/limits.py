@@ -26,7 +26,6 @@ class Refusal(Exception):
         message: What is wrong, in a sentence.
         hint: What exists or what to do instead; empty for nothing.
         headers: What the answer needs beside its body.
-        outcome: One word for the audit and the metrics.
     """
 
     def __init__(
@@ -36,14 +35,12 @@ class Refusal(Exception):
         *,
         hint: str = "",
         headers: Mapping[str, str] | None = None,
-        outcome: str = "refused",
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.hint = hint
         self.headers = {"Cache-Control": "no-store", **(headers or {})}
-        self.outcome = outcome
 
     def response(self) -> JSONResponse:
         """The refusal as JSON, in the shape of every error of the site."""
@@ -70,7 +67,7 @@ class Limits:
         ends = self._limiter.get_window_stats(rate, what, name).reset_time
         seconds = max(1, math.ceil(ends - time.time()))
         hint, headers = f"Wait {seconds} s and try again.", {"Retry-After": str(seconds)}
-        raise Refusal(429, "Too many requests.", hint=hint, headers=headers, outcome="too-many")
+        raise Refusal(429, "Too many requests.", hint=hint, headers=headers)
 
 
 def client_of(request: Request) -> str:
@@ -101,19 +98,19 @@ def check_query(query: bytes) -> None:
             long, or characters that no text has.
     """
     if len(query) > QUERY_BYTES:
-        raise Refusal(414, f"The query is longer than {QUERY_BYTES} bytes.", outcome="query")
+        raise Refusal(414, f"The query is longer than {QUERY_BYTES} bytes.")
     try:
         text = query.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS)
     except UnicodeError as error:
-        raise Refusal(400, "The query is not UTF-8 in percent-encoding.", outcome="query") from error
+        raise Refusal(400, "The query is not UTF-8 in percent-encoding.") from error
     except ValueError as error:
-        raise Refusal(400, f"The query has more than {PARAMETERS} parameters.", outcome="query") from error
+        raise Refusal(400, f"The query has more than {PARAMETERS} parameters.") from error
     for part in (part for pair in pairs for part in pair):
         if len(part) > VALUE:
-            raise Refusal(400, f"A part of the query is longer than {VALUE} characters.", outcome="query")
+            raise Refusal(400, f"A part of the query is longer than {VALUE} characters.")
         if any(ord(c) < 32 or ord(c) == 127 for c in part):
-            raise Refusal(400, "The query has control characters.", outcome="query")
+            raise Refusal(400, "The query has control characters.")
 
 
 class BoundedQueries:

@@ -66,7 +66,6 @@ class Metrics:
             buckets=SECONDS, registry=own,
         )  # fmt: skip
         self.cache = Counter("harness_cache", "Requests for pages: hit or miss", ["result"], registry=own)
-        self.posts = Counter("harness_posts", "Attempts to push a record", ["outcome"], registry=own)
         self.entries = Gauge("harness_entries", "Entries in the snapshot", registry=own)
         self._age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=own)
         Gauge("harness_worker", "The process that answers", ["pid"], registry=own).labels(os.getpid()).set(1)

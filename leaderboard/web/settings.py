@@ -9,9 +9,9 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.errors import UsageError
+from leaderboard.data.remote import copy_folder
 
 PAGES_A_MINUTE = 1200
-POSTS_A_MINUTE = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +19,13 @@ class SiteSettings:
     """How a site runs.
 
     Attributes:
-        results: Results folders, the first of which takes pushed records.
+        results: Results folders, that of the remote's copy last.
+        remote: The URL of object storage whose records are shown, too; empty for none.
         reference: Records that come with a checkout, None without one.
         reported: The papers' tables, None without a checkout.
         snapshots: Where snapshots lie; None for the cache.
         refresh: Seconds between two looks at the folders; 0 for none after the start.
         pages_a_minute: Pages that one client may have rendered; pages from the cache cost nothing.
-        posts_a_minute: Records that one token may push, and wrong tokens that one client may send.
         cache_bytes: How much compressed pages may take.
         static: Whether plain files are written, for a host that answers no queries.
         url: The address that readers type, for badges; empty where it is not known.
@@ -33,51 +33,46 @@ class SiteSettings:
     """
 
     results: tuple[Path, ...]
+    remote: str = ""
     reference: Path | None = None
     reported: Path | None = None
     snapshots: Path | None = None
     refresh: float = 30
     pages_a_minute: int = PAGES_A_MINUTE
-    posts_a_minute: int = POSTS_A_MINUTE
     cache_bytes: int = 32 << 20
     static: bool = False
     url: str = ""
     suites: tuple[str, ...] = ()
 
-    @property
-    def home(self) -> Path:
-        """The folder that takes pushed records, tokens and the audit."""
-        return self.results[0]
 
-
-def from_environment(results: Sequence[Path] = (), **others: object) -> SiteSettings:
-    """Settings from the environment, options going first.
-
-    `HARNESS_PAGES_A_MINUTE` and `HARNESS_POSTS_A_MINUTE` are read.
+def from_environment(results: Sequence[Path] = (), *, remote: str = "", **others: object) -> SiteSettings:
+    """Settings from the environment (`HARNESS_PAGES_A_MINUTE`, `HARNESS_RESULTS`), options going first.
 
     Raises:
         UsageError: A variable does not hold what it should, or a folder that was named is not there.
     """
     environment = os.environ
     values: dict[str, object] = {
-        "results": _folders(results, environment),
+        "results": _folders(results, environment, remote),
+        "remote": remote,
         "reference": paths.reference_folder(),
         "reported": paths.reported_folder(),
         "pages_a_minute": _number(environment, "HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
-        "posts_a_minute": _number(environment, "HARNESS_POSTS_A_MINUTE", POSTS_A_MINUTE),
     }
     return SiteSettings(**{**values, **others})  # type: ignore[arg-type]
 
 
-def _folders(results: Sequence[Path], environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """The results folders; only ./results, which nobody named, may be missing."""
-    folders = tuple(paths.expanded(path) for path in results) or (paths.results_folder(),)
+def _folders(results: Sequence[Path], environment: Mapping[str, str], remote: str) -> tuple[Path, ...]:
+    """The results folders; only ./results, which nobody named, may be missing; a remote takes its place."""
     named = bool(results or environment.get("HARNESS_RESULTS"))
+    folders = tuple(paths.expanded(path) for path in results)
+    if named or not remote:
+        folders = folders or (paths.results_folder(),)
     for folder in folders if named else ():
         if not folder.is_dir():
             hint = f"Name a folder that is there; `harness run --results {folder} …` makes this one."
             raise UsageError(f"There is no folder {folder}.", hint=hint)
-    return folders
+    return (*folders, copy_folder(remote)) if remote else folders
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

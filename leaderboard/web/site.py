@@ -22,6 +22,7 @@ from harness.core.registry import open_entry
 from leaderboard import pages
 from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
+from leaderboard.data.remote import RemoteCopy
 from leaderboard.data.snapshot import SiteIndex, open_index
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
@@ -54,6 +55,7 @@ class Site:
         self.cache = PageCache(settings.cache_bytes)
         self.queries = Queries(index, index.version)
         self.kinds: frozenset[str] = frozenset()
+        self._copy = RemoteCopy(settings.remote) if settings.remote else None
         self._refreshing = threading.Lock()
         self._environment = environment()
 
@@ -63,8 +65,14 @@ class Site:
         return papers(self.settings.reported) if self.settings.reported else {}
 
     def refresh(self) -> int:
-        """Bring the snapshot up to date and show it; returns the number of its entries."""
+        """Bring the snapshot up to date and show it; returns the number of its entries.
+
+        Raises:
+            StoreError: The remote cannot be read.
+        """
         with self._refreshing:
+            if self._copy is not None:
+                self._copy.pull()
             return self._show(self.index.refresh().version)
 
     def follow(self) -> int:

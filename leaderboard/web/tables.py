@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias
 
+from harness.core.types import is_number
 from leaderboard.web.marks import KINDS, PLAIN, CellKind
 
 Value: TypeAlias = "float | int | str | bool | None"
@@ -190,11 +191,6 @@ def value_cell(value: Any) -> Cell:
     if is_number(value):
         return Cell(text=f"{value:,}" if isinstance(value, int) else f"{value:.6g}", value=value)
     return Cell(text=words(value), value=value)
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a number, and no truth."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def values_row(*values: Any, key: str = "") -> TableRow:

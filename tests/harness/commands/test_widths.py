@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +32,6 @@ from harness.results.scores import Mean, TaskResult, TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.watch.state import WATCHES, Watch, WatchEntry
-from leaderboard.web.tokens import Tokens
 
 LONG = ("TweetTopicSingleClassification", "MassiveScenarioVNClassification")
 SUITES = tuple(f"mteb:{name}" for name in LONG)
@@ -201,15 +199,6 @@ def of_data(results: Path) -> None:
         _zero(invoke(["data", "list", "--offline", "--data", str(results), *wanted]))
 
 
-def of_tokens(results: Path) -> None:
-    days = dict.fromkeys(("created", "expires", "revoked"), "2026-01-02T03:04:05Z")
-    one = {"name": BASELINE, "scope": "records:write", "digest": "d" * 64, "tail": "abcd", **days}
-    path = Tokens(results).path
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema": 1, "tokens": [one]}))
-    typed("token", "list")(results)
-
-
 def typed(*arguments: str) -> Callable[[Path], None]:
     return lambda results: _zero(invoke([*arguments, "--results", str(results)]))
 
@@ -240,13 +229,12 @@ SHOWN: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "baseline list": (of_baselines, (BASELINE, NAMES[0], *SUITES)),
     "watch": (of_watches, (BASELINE, f"/data/{PATH}", SUITES[1], "100,000", LONG[0])),
     "proxy": (of_proxies, (BASELINE, *LONG, "+0.2500")),
-    "token list": (of_tokens, (BASELINE, "records:write", "2026-01-02T03:04:05")),
     "data list": (of_data, (PATH, *LONG, REVISION)),
 }
 """What each command prints, and names and numbers that must be there."""
 
 
-WIDEST = {"run": 79, "run --dry-run": 75, "token list": 64}
+WIDEST = {"run": 79, "run --dry-run": 75}
 """The width of tables whose numbers do not fit into less."""
 
 

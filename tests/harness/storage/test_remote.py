@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import boto3
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -64,9 +65,7 @@ def s3(running: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(storage, "DELAY", 0.01)
     if not running.requests:
-        import fsspec
-
-        fsspec.filesystem("s3", skip_instance_cache=True).mkdir("bucket")
+        boto3.client("s3", endpoint_url=running.url).create_bucket(Bucket="bucket")
     return running
 
 
@@ -75,20 +74,9 @@ def url(s3: S3Server) -> str:
     return f"s3://bucket/{next(FOLDERS)}"
 
 
-@pytest.fixture(params=["s3", "file", "memory"])
-def remote(request: pytest.FixtureRequest, tmp_path: Path, connection: list[Remote]) -> Remote:
-    places = {"file": f"file://{tmp_path / 'shared'}", "memory": f"memory://{next(FOLDERS)}"}
-    found = Remote(places.get(request.param) or request.getfixturevalue("url"))
-    if request.param == "s3":
-        found._backend = (connection or [found])[0]._backend  # a new one takes a third of a second
-        connection[:] = [found]
-    return found
-
-
-@pytest.fixture(scope="module")
-def connection() -> list[Remote]:
-    """The place for the first use of the server, whose connection the others take."""
-    return []
+@pytest.fixture(params=["s3", "file"])
+def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Remote:
+    return Remote(f"file://{tmp_path}/shared" if request.param == "file" else request.getfixturevalue("url"))
 
 
 # Objects
@@ -129,8 +117,8 @@ def test_large_objects_are_whole(remote: Remote, tmp_path: Path, monkeypatch: py
     remote.replace("in parts", content[::-1])
     assert remote.create("at once", content)
     assert not remote.create("at once", content[::-1])
-    assert remote.read("up", size=len(content)) == remote.read("at once") == content
-    assert remote.read("in parts", size=len(content)) == content[::-1]
+    assert remote.read("up") == remote.read("at once") == content
+    assert remote.read("in parts") == content[::-1]
     assert remote.download("up", file)
     assert file.read_bytes() == content
 
@@ -177,11 +165,9 @@ def test_a_lease_that_several_take_over_has_one_holder(s3: S3Server, url: str) -
         ("s3://", "must be the URL"),
         ("http://host/folder", "must be the URL"),
         ("file://folder", "begins with /"),
-        ("gs://bucket/folder", "pip install 'encoder-harness[gs]'"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused(given: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gcsfs", None)
+def test_a_url_that_cannot_be_used_is_refused(given: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
         Remote(given)
     assert said in str(error.value)
@@ -218,13 +204,13 @@ def test_a_place_that_nobody_answers_for_is_refused(s3: S3Server, monkeypatch: p
 
 def test_missing_credentials_are_named(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(UsageError, match="Unable to locate credentials"):
+    with pytest.raises(UsageError, match="No credentials for S3 were found"):
         Remote("s3://bucket/x").require_usable()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="a file stands where a folder should be"):
+    with pytest.raises(UsageError, match="Not a directory"):
         Remote(f"file://{tmp_path}/file/x").require_usable()
 
 
@@ -239,15 +225,6 @@ def test_no_network_and_storage_behind_one_exclude_each_other(s3: S3Server, tmp_
     with pytest.raises(UsageError, match="--offline forbids the network"):
         replace(asked, remote="s3://bucket/x").open_remote()
     assert replace(asked, remote=f"file://{tmp_path}").open_remote() is not None
-
-
-def test_the_address_may_stand_in_the_configuration_of_fsspec(s3: S3Server, url: str) -> None:
-    env = {name: value for name, value in os.environ.items() if name != "AWS_ENDPOINT_URL"}
-    code = f"from harness.storage.remote import Remote; print(Remote({url!r}).create('a', b'here'))"
-    made = {**env, "FSSPEC_S3_ENDPOINT_URL": s3.url}
-    done = subprocess.run([sys.executable, "-c", code], env=made, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
-    assert Remote(url).read("a") == b"here"
 
 
 def test_what_fails_in_passing_is_tried_again(s3: S3Server, url: str) -> None:
@@ -412,7 +389,7 @@ def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_pa
     remote = Remote(url)
     with s3.counting() as methods:
         remote.require_usable()
-    assert methods == ["PUT", "PUT", "DELETE"]
+    assert methods == ["PUT", "PUT", "POST"]
     with s3.counting() as methods:
         Space.write_shard(tmp_path / "one", remote_writer.IDENTITY, shard(["a"]), remote)
     assert methods == ["PUT"]
@@ -431,7 +408,7 @@ def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_pa
         leases.create("k", b"a")
         leases.replace("k", b"b", seen=b"a")
         leases.remove("k", seen=b"b")
-    assert methods == ["PUT", "PUT", "HEAD", "GET", "DELETE"]
+    assert methods == ["PUT", "GET", "PUT", "GET", "POST"]
 
 
 def test_records_are_pulled_and_pushed(

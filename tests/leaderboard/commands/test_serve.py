@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,16 +21,20 @@ from click.testing import CliRunner, Result
 from starlette.testclient import TestClient
 
 from fakes import encoding
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.identity import canonical, digest, evaluation_identity
 from harness.core.types import Artifact, SuiteOptions, Task
 from harness.jobs.jobs import model_part, task_part
 from harness.plan import catalog
 from harness.storage.record import Record
+from harness.storage.remote import Remote
+from harness.storage.store import Store
 from leaderboard.commands.serve import command
+from leaderboard.data.remote import RemoteCopy, copy_folder
 from leaderboard.data.suites import listed
 from leaderboard.web.app import create_app
 from leaderboard.web.settings import from_environment
+from leaderboard.web.site import open_site
 from site_data import fill, measured_model, names, provenance, put, scored, small_settings, suites
 
 SOURCE = '''
@@ -223,3 +229,36 @@ def test_a_suite_that_is_none_is_refused(tmp_path: Path) -> None:
     with mock.patch("leaderboard.data.snapshot.listed", side_effect=listed):
         (tmp_path / "results").mkdir()
         assert "is not a folder" in said(serve("--suite", "code:nowhere"))
+
+
+def test_the_records_of_a_remote_are_shown_and_followed(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/shared"
+    fill(tmp_path)
+    model = measured_model("far", "e")
+    first, second = (scored(model, name, 0.5) for name in names("nanobeir")[:2])
+    other = Store(tmp_path / "other", Remote(url))
+    for record in (first, second):
+        other.put(model.slug, record)
+    settings = replace(from_environment(remote=url), reference=None, snapshots=tmp_path / "own")
+    site = open_site(settings)
+
+    def tasks() -> int:
+        return len([row for row in site.queries.results() if row.key])
+
+    assert settings.results == (copy_folder(url),)  # ./results was not named
+    assert tasks() == 2
+    Remote(url).remove(next(iter(Remote(url).objects("records"))))
+    site.refresh()
+    assert tasks() == 1
+    assert RemoteCopy(url).pull() == 0  # what is there is not fetched again
+    shutil.rmtree(tmp_path / "shared")
+    (tmp_path / "shared").touch()
+    with pytest.raises(StoreError, match="Cannot list"):
+        site.refresh()
+    assert tasks() == 1
+
+
+def test_a_remote_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    assert "must be the URL" in said(serve("--remote", "nowhere"))
+    (tmp_path / "file").touch()
+    assert "Cannot list" in said(serve("--remote", f"file://{tmp_path}/file/x"))

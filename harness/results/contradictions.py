@@ -1,0 +1,242 @@
+"""Contradictions in records from elsewhere: what no run writes, but a forger or another program may.
+
+`harness audit --strict` looks for them, so that a repository of records can take what strangers send. A
+record that passes can still be invented as a whole: only another run shows that a score is true.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.core.types import is_number
+from harness.storage.record import Record
+
+DEPTH, NAME_BYTES, INTEGER = 32, 200, 2**63
+"""Of a record: nested objects, bytes of a name (it becomes a folder), the first integer that is too large."""
+
+CLOCKS = timedelta(days=1)
+"""How far the clock of the machine that made a record may be ahead."""
+
+ROUNDING = 1e-9
+"""How far a mean may be from one that was summed in another order."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+_COUNTS = (
+    "texts", "texts_trained_on", "texts_encoded", "characters_encoded", "tokens_encoded", "tokens_per_second",
+    "cores", "threads",
+)  # fmt: skip
+_KINDS: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(
+        ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate"),
+        (dict, "an object"),
+    ),
+    **dict.fromkeys(("written", "started", "commit", "harness"), (str, "text")),
+    "notes": (list, "a list"),
+}
+
+
+def find_contradictions(record: Record, content: bytes) -> Iterator[str]:
+    """What a record says that cannot be true, each as the end of a sentence about it.
+
+    Args:
+        record: The record, which has its place, its digest and the key of its identity already.
+        content: The bytes it was read from: JSON can say a thing twice, or a number that no number is.
+    """
+    try:
+        _require_storable(json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_to_object))
+    except (ValueError, RecursionError) as error:
+        yield str(error) if isinstance(error, _Unstorable) else "it is nested too deeply"
+        return
+    for check in (
+        _check_names,
+        _check_identity,
+        _check_sweep,
+        _check_scores,
+        _check_provenance,
+        _check_dates,
+    ):
+        yield from check(record)
+
+
+def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple[Path, str]]:
+    """The records that describe a model otherwise than most records of the same weights, with the reason.
+
+    Where no description has more records than another, all of them are named: one of them is wrong.
+    """
+    by_weights: dict[str, list[tuple[Path, Record]]] = defaultdict(list)
+    for path, record in records:
+        if record.model.weights:
+            by_weights[record.model.weights].append((path, record))
+    for group in by_weights.values():
+        for field, label in (
+            ("name", "name"),
+            ("parameters", "number of parameters"),
+            ("dimension", "dimension"),
+        ):
+            values = Counter(getattr(record.model, field) for _, record in group)
+            (usual, most), *others = values.most_common()
+            even = any(count == most for _, count in others)
+            for path, record in group:
+                value = getattr(record.model, field)
+                if even or value != usual:
+                    other = next(text for text in values if text != value) if value == usual else usual
+                    yield (
+                        path,
+                        f"its model's {label} is {value!r}; other records of these weights say {other!r}",
+                    )
+
+
+# The JSON
+
+
+class _Unstorable(ValueError):
+    """A value that the site's tables cannot hold."""
+
+
+def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise _Unstorable(f"the name {_shorten(twice)} stands twice in one object")
+    return values
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise _Unstorable(f"it has {constant}, which is no number; a value that is not finite is null")
+
+
+def _require_storable(document: Any) -> None:
+    """Raise on a value that is nested too deeply, is too large, or is text that cannot be stored."""
+    open_: list[Iterator[Any]] = [iter((document,))]
+    while open_:
+        for value in open_[-1]:
+            if len(open_) - 1 > DEPTH:
+                raise _Unstorable(f"it has more than {DEPTH} objects and lists within one another")
+            if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) < INTEGER):
+                raise _Unstorable(f"it has a number that is not within ±{INTEGER}")
+            if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
+                raise _Unstorable(f"the text {_shorten(value)} has a character that cannot be stored")
+            if isinstance(value, dict | list):
+                open_.append(chain.from_iterable(value.items()) if isinstance(value, dict) else iter(value))
+                break
+        else:
+            open_.pop()
+
+
+# The record
+
+
+def _check_names(record: Record) -> Iterator[str]:
+    model, task, lineage = record.model, record.task, record.lineage
+    if not (model.name.strip() and task.name.strip()):
+        yield "its model or its task has no name"
+    names = [model.name, model.source, model.revision or "", task.name, task.type, task.metric]
+    if lineage:
+        names += [lineage.recipe, lineage.variant, *lineage.all_selected_on, lineage.own_data]
+        names += [text for parent in lineage.parents for text in (parent.name, parent.own_data)]
+        names += [lineage.sweep.setting] if lineage.sweep else []
+    for name in names:
+        if len(name.encode()) > NAME_BYTES:
+            yield f"the name {_shorten(name)} is longer than {NAME_BYTES} bytes"
+        if any(unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Zl", "Zp") for c in name):
+            yield f"the name {_shorten(name)} has characters that cannot be seen"
+
+
+def _check_identity(record: Record) -> Iterator[str]:
+    identity, artifact, lineage = record.identity, record.model.artifact, record.lineage
+    if not _HASH.fullmatch(artifact):
+        yield "its model's `artifact` is not 64 digits of a SHA-256"
+    if identity.get("artifact") != artifact:
+        yield "its identity is of another artifact than its model"
+    if identity.get("task") != record.task.name:
+        yield "its identity is of another task"
+    if lineage is not None and lineage.key != artifact:
+        yield "its model's key does not follow from its lineage"
+
+
+def _check_sweep(record: Record) -> Iterator[str]:
+    """The tasks of a sweep are those of every member's scores, its members its values, one of them chosen."""
+    sweep = record.lineage.sweep if record.lineage else None
+    if sweep is None:
+        return
+    if not all(member.value in sweep.values for member in sweep.curve):
+        yield "a member of its sweep has a value that the sweep does not have"
+    if sweep.chosen not in [member.value for member in sweep.curve if member.mean is not None]:
+        yield "the value that its sweep chose is that of no member with scores"
+    if any(set(m.scores) != set(sweep.tasks if m.mean is not None else ()) for m in sweep.curve):
+        yield "a member of its sweep has other tasks than the sweep"
+
+
+def _check_scores(record: Record) -> Iterator[str]:
+    """Scores are shares, and the main score is that of the metrics below it."""
+    main, metric = record.main_score, record.task.metric
+    subsets = [values for split in record.scores.values() for values in split.values()]
+    shares = [main, *(values.get(name) for values in subsets for name in ("main_score", metric))]
+    for value in shares:
+        if is_number(value) and not -1 <= value <= 1:
+            yield f"a score is {value}, and scores are from -1 to 1"
+            return
+    for values in subsets:
+        own, named = values.get("main_score"), values.get(metric)
+        if is_number(own) and is_number(named) and not _is_close(own, named):
+            yield f"a `main_score` is {own}, but its {metric} is {named}"
+    parts = [values["main_score"] for values in subsets if is_number(values.get("main_score"))]
+    if not is_number(main):
+        return
+    if parts and not _is_close(main, sum(parts) / len(parts)):
+        yield f"its main score is {main}, but the mean over splits and subsets is {sum(parts) / len(parts)}"
+    # A number by a paper's convention is a mean of some of the metrics, so it lies among them.
+    every = [value for values in subsets for value in values.values() if is_number(value)]
+    if not every or not min(every) - ROUNDING <= main <= max(every) + ROUNDING:
+        yield f"its main score is {main}, which no mean of its metrics is"
+
+
+def _check_provenance(record: Record) -> Iterator[str]:
+    """What pages read of a provenance is of its kind, or not there; what else it has is free."""
+    values = {name: value for name, value in record.provenance.items() if value is not None}
+    seconds = values.get("seconds", {})
+    if not (isinstance(seconds, Mapping) and all(map(_is_amount, seconds.values()))):
+        yield "its provenance's `seconds` are no numbers by name"
+    for name in values.keys() & set(_COUNTS):
+        if not _is_amount(values[name]):
+            yield f"its provenance's `{name}` is no number, or below 0"
+    for name in values.keys() & _KINDS.keys():
+        kind, label = _KINDS[name]
+        if not isinstance(values[name], kind):
+            yield f"its provenance's `{name}` is not {label}"
+
+
+def _check_dates(record: Record) -> Iterator[str]:
+    texts = [record.provenance.get(name) for name in ("started", "written")]
+    try:
+        dates = [datetime.fromisoformat(text) for text in texts if isinstance(text, str)]
+        late = any(date > datetime.now(UTC) + CLOCKS for date in dates)
+    except (ValueError, TypeError):
+        yield "its provenance has a date that is none in UTC"
+        return
+    if late:
+        yield f"it was made on {max(dates):%Y-%m-%d}, which is in the future"
+    if dates != sorted(dates):
+        yield "it was written before it was started"
+
+
+def _is_amount(value: Any) -> bool:
+    return is_number(value) and value >= 0
+
+
+def _is_close(one: float, other: float) -> bool:
+    return abs(one - other) <= ROUNDING
+
+
+def _shorten(text: str) -> str:
+    return ascii(text if len(text) <= 40 else text[:40] + "…")
