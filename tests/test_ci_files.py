@@ -24,7 +24,8 @@ ACTION = ROOT / "action.yml"
 NIGHTLY = ROOT / "docs" / "ci" / "nightly.yml"
 PULL_REQUEST = ROOT / "docs" / "ci" / "pull-request.yml"
 GITLAB = ROOT / "docs" / "ci" / "gitlab-ci.yml"
-WORKFLOWS = (NIGHTLY, PULL_REQUEST)
+RECORDS = ROOT / "docs" / "ci" / "records.yml"
+WORKFLOWS = (NIGHTLY, PULL_REQUEST, RECORDS)
 EVERY = (ACTION, *WORKFLOWS, GITLAB)
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 SCHEMAS = (
@@ -125,7 +126,7 @@ def test_inputs_outputs_and_variables_are_documented() -> None:
     assert all(f"(ci/{path.name})" in PAGE for path in (*WORKFLOWS, GITLAB))
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=[path.name for path in WORKFLOWS])
+@pytest.mark.parametrize("path", [NIGHTLY, PULL_REQUEST], ids=["nightly", "pull request"])
 def test_the_workflows_give_the_action_what_it_takes(path: Path) -> None:
     used = [one["with"] for one in steps(path) if one.get("uses") == "./encoder-harness"]
     assert len(used) == 1

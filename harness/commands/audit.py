@@ -37,9 +37,8 @@ def command(results: Path | None, cache: Path | None, repair: bool, strict: bool
     A record that was moved aside is measured again by the next run, a model trained again; a cache
     that was removed is made again. Ends with 0 if nothing is wrong (any more), else with 1.
     """
-    for folder in (results, cache):
-        if folder is not None and not folder.is_dir():
-            raise UsageError(f"There is no folder {folder}.", hint="See --results and --cache.")
+    if results is not None and not results.is_dir():
+        raise UsageError(f"There is no folder {results}.", hint="See --results.")
     with _progress(quiet=as_json) as progress:
         found = audit(
             paths.results_folder(results),
