@@ -131,7 +131,7 @@ def _bytes(records: Sequence[Record]) -> list[int]:
 def _lease(folder: Path) -> float:
     leases = Leases(folder / "leases")
     assert leases.claim(digest("one"))
-    size = sizes((folder / "leases").glob("*.json"))
+    size = sizes((folder / "leases").glob("*"))
     leases.close()
     return size
 

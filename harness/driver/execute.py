@@ -25,7 +25,6 @@ from harness.results.cost.encoding import Speed, note_record, note_speed
 from harness.search.plaid import drop_indexes
 from harness.storage.leases import Leases
 from harness.storage.record import RECORDS, ErrorPart, Record
-from harness.storage.remote import RemoteLeases
 from harness.storage.store import Store
 from harness.training.model_store import ModelStore
 
@@ -177,7 +176,7 @@ class Driver:
         self._failures: dict[str, Failure] = {}
         self._tries: dict[tuple[str, Cause], int] = {}
         self._budget = budget
-        self._leases = Leases(store.leases if store.remote is None else RemoteLeases(store.remote))
+        self._leases = Leases(store.leases if store.remote is None else store.remote)
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
         self._state: dict[str, State] = {
             key: "done" if key in plan.known else "waiting" for key in self._jobs

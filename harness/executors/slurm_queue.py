@@ -34,7 +34,7 @@ from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.results.cost.duration import LIKELY
 from harness.results.cost.remaining import LongestDurations
-from harness.storage.leases import Leases
+from harness.storage.leases import SUFFIX, Leases, has_dead_holder
 
 _PARTS = ("jobs", "running", "done", "workers", "arrays", "durations", "drivers")
 
@@ -196,7 +196,7 @@ class JobQueue:
 
     def is_used(self) -> bool:
         """Whether a living driver uses the queue."""
-        return any(not Leases.lapsed(path) for path in (self.folder / "drivers").glob("*.json"))
+        return any(not has_dead_holder(path) for path in (self.folder / "drivers").glob(f"*{SUFFIX}"))
 
     def clear(self, keep: set[str]) -> None:
         """Remove everything but the ends of some jobs."""

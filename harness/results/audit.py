@@ -6,9 +6,9 @@ as not done; damaged caches and what dead processes left are removed, and made a
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +22,7 @@ from harness.core.identity import digest
 from harness.data.prepared import prepared_problems, remove_prepared
 from harness.results.contradictions import find_contradictions, find_disagreements
 from harness.search.plaid import PART, index_problem
-from harness.storage.leases import HOLDER, TERM, LeaseFolder, Leases
+from harness.storage.leases import SUFFIX, TERM, has_dead_holder, sweep_leases
 from harness.storage.store import BESIDE, FAILED, Store
 from harness.storage.vectors import shard_is_finite, shard_problem
 from harness.training.model_store import ModelStore, model_problem
@@ -165,7 +165,7 @@ def _repaired(fault: Fault) -> Fault:
         if fault.area == "models":
             ModelStore(fault.file.parents[1]).move_aside(fault.file)
         elif fault.area == "leases":
-            Leases.discard(fault.file)
+            sweep_leases(fault.file.parent)
         elif fault.file.is_dir():
             shutil.rmtree(fault.file)
         elif fault.repair == "remove":
@@ -184,7 +184,7 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("examples", _faults_beside("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
         ("runs", _faults_beside("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
         ("failures", _failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
-        ("leases", _lease_faults(store.leases), _lease_files(store.leases)),
+        ("leases", _lease_faults, sorted(store.leases.glob(f"*{SUFFIX}"))),
         ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
         ("vectors", _shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
         ("datasets", _data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
@@ -271,28 +271,17 @@ def _failure_faults(path: Path) -> Iterator[Fault]:
         yield from _record_faults(path, "failures")
 
 
-def _lease_files(folder: Path) -> list[Path]:
-    """The files of leases, and then of those who hold them."""
-    names = sorted(LeaseFolder(folder).names(), key=lambda name: (name.endswith(HOLDER), name))
-    return [folder / name for name in names]
-
-
-def _lease_faults(folder: Path) -> Callable[[Path], Iterator[Fault]]:
-    """What finds the faults of a lease, or of a holder's file.
-
-    A single look shows only that a process of this host is dead. Of others it shows how long ago they have
-    renewed their leases; whether they live is for the user to know.
-    """
-    ages = functools.cache(lambda: Leases.ages(folder))
-
-    def faults(path: Path) -> Iterator[Fault]:
-        if Leases.lapsed(path):
-            yield Fault(area="leases", file=path, reason="its process is dead")
-        elif (age := ages().get(path.name, 0.0)) > _STALE:
-            reason = f"nobody has renewed it for {age / 60:,.0f} minutes; remove it if no run is on"
-            yield Fault(area="leases", file=path, reason=reason, repair="")
-
-    return faults
+def _lease_faults(path: Path) -> Iterator[Fault]:
+    """Whether a lease was left; that of another host may be, if nobody has renewed it for long."""
+    try:
+        age = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return
+    if has_dead_holder(path):
+        yield Fault(area="leases", file=path, reason="its process is dead")
+    elif age > _STALE:
+        reason = f"nobody has renewed it for {age / 60:,.0f} minutes; remove it if no run is on"
+        yield Fault(area="leases", file=path, reason=reason, repair="")
 
 
 def _left_faults(path: Path) -> Iterator[Fault]:

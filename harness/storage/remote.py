@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.core import files
@@ -300,38 +300,3 @@ def _advice(error: Exception) -> str | None:
     if "error sending request" in text or "timed out" in text:
         return "Check the network, and for storage of your own its address in AWS_ENDPOINT_URL."
     return None
-
-
-class RemoteLeases:
-    """The place of leases in object storage: small objects, which one process at a time makes or changes.
-
-    On S3 every change is one conditional request, so of two processes one succeeds. Elsewhere two may, in the
-    rare case, both believe to have a lease: then work is done twice, and nothing is corrupted.
-    """
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Make a lease; False if there is one."""
-        return self._remote.create(self._object(name), content)
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a lease, None without one."""
-        return self._remote.read(self._object(name))
-
-    def replace(self, name: str, content: bytes, *, seen: bytes) -> bool:
-        """Change a lease only if it still has the content `seen`."""
-        return self._remote.exchange(self._object(name), content, seen=seen)
-
-    def remove(self, name: str, *, seen: bytes) -> bool:
-        """Remove a lease only if it still has the content `seen`."""
-        return self._remote.exchange(self._object(name), None, seen=seen)
-
-    def names(self) -> list[str]:
-        """The names of all leases, sorted."""
-        return [PurePosixPath(name).name for name in self._remote.objects("leases")]
-
-    @staticmethod
-    def _object(name: str) -> str:
-        return f"leases/{name}"

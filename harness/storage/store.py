@@ -21,7 +21,7 @@ from harness.core.identity import digest
 from harness.core.types import Purpose, artifact_slug
 from harness.storage import imported
 from harness.storage.imported import Imported
-from harness.storage.leases import Leases
+from harness.storage.leases import sweep_leases
 from harness.storage.record import RECORDS, ExamplesPart, Record, RunPart
 from harness.storage.remote import ObjectInfo, Remote
 
@@ -56,7 +56,7 @@ class Store:
         """Make the folder, check that it can be written, and remove what killed processes left there."""
         files.writable(self.root)
         files.sweep(self.root)
-        Leases.sweep(self.leases)
+        sweep_leases(self.leases)
         for path in self.superseded():
             path.unlink(missing_ok=True)
 

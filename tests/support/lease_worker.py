@@ -1,4 +1,4 @@
-"""A process that claims leases, on a host and with a wall clock as told, without links and renames."""
+"""A process that claims leases, on a host and with a wall clock as told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.storage.leases import Leases
+from harness.storage.leases import SUFFIX, TERM, Leases
+from harness.storage.remote import Remote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class Settings:
     """What a worker is to be.
 
     Attributes:
-        folder: The folder of the leases.
+        place: The folder of the leases, or the URL of object storage.
         term: Their term in seconds.
         host: What tells its host from others; empty for that of this machine.
         clock: Seconds by which its wall clock is wrong.
@@ -30,7 +31,7 @@ class Settings:
         witness: A folder in which the kernel's own locks show who works on what.
     """
 
-    folder: str
+    place: str
     term: float
     host: str = ""
     clock: float = 0.0
@@ -67,14 +68,10 @@ class Worker:
 
 def dead_lease(folder: Path, key: str) -> Path:
     """The lease that a killed process of this host has left."""
-    worker = Worker(Settings(folder=str(folder), term=60.0))
+    worker = Worker(Settings(place=str(folder), term=TERM))
     assert worker.ask("claim", key)
     worker.kill()
-    return folder / f"{key}.json"
-
-
-def _refuse(*_: object, **__: object) -> None:
-    raise PermissionError("neither links nor renames here")
+    return folder / f"{key}{SUFFIX}"
 
 
 def _obey(held: Leases) -> None:
@@ -111,10 +108,10 @@ def main() -> None:
     settings = Settings(**json.loads(sys.argv[1]))
     real: Callable[[], float] = time.time
     time.time = lambda: real() + settings.clock
-    os.link = os.rename = os.replace = _refuse  # type: ignore[assignment]
     if settings.host:
         socket.gethostname = lambda: settings.host
-    held = Leases(Path(settings.folder), term=settings.term)
+    place = Remote(settings.place) if "://" in settings.place else Path(settings.place)
+    held = Leases(place, term=settings.term)
     if settings.keys:
         _work(held, settings)
         held.close()

@@ -36,8 +36,9 @@ from harness.jobs.jobs import with_weights
 from harness.plan.plan import Plan
 from harness.plan.request import Request
 from harness.storage import remote as storage
+from harness.storage.leases import Leases
 from harness.storage.record import ExamplesPart, Record
-from harness.storage.remote import Remote, RemoteLeases
+from harness.storage.remote import Remote
 from harness.storage.store import Store
 from harness.storage.vectors import Space
 from harness.training.model_store import ModelStore
@@ -131,28 +132,13 @@ def test_of_writers_that_race_one_wins(remote: Remote) -> None:
         assert remote.read(name) == b"by %d" % won.index(True)
 
 
-def test_a_lease_changes_hands_only_as_it_was_seen(remote: Remote) -> None:
-    leases = RemoteLeases(remote)
-    assert leases.names() == []
-    assert leases.create("k.json", b"mine")
-    assert not leases.create("k.json", b"yours")
-    assert leases.names() == ["k.json"]
-    assert not leases.replace("k.json", b"yours", seen=b"other")
-    assert leases.replace("k.json", b"renewed", seen=b"mine")
-    assert not leases.remove("k.json", seen=b"mine")
-    assert leases.read("k.json") == b"renewed"
-    assert leases.remove("k.json", seen=b"renewed")
-    assert not leases.replace("k.json", b"yours", seen=b"renewed")
-    assert leases.read("k.json") is None
-
-
-def test_a_lease_that_several_take_over_has_one_holder(s3: S3Server, url: str) -> None:
-    leases = RemoteLeases(Remote(url))
-    leases.create("k", b"lapsed")
+def test_of_several_that_take_over_one_wins(s3: S3Server, url: str) -> None:
+    remote = Remote(url)
+    remote.create("k", b"lapsed")
     with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda n: leases.replace("k", b"by %d" % n, seen=b"lapsed"), range(8)))
+        won = list(pool.map(lambda n: remote.exchange("k", b"by %d" % n, seen=b"lapsed"), range(8)))
     assert won.count(True) == 1
-    assert leases.read("k") == b"by %d" % won.index(True)
+    assert remote.read("k") == b"by %d" % won.index(True)
 
 
 # What goes wrong
@@ -403,12 +389,11 @@ def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_pa
     with s3.counting() as methods:
         ModelStore(tmp_path / "two", remote).obtain(LINEAGE.key, TRAINED)
     assert methods == ["GET", "GET", *["GET"] * 3]
-    leases = RemoteLeases(remote)
     with s3.counting() as methods:
-        leases.create("k", b"a")
-        leases.replace("k", b"b", seen=b"a")
-        leases.remove("k", seen=b"b")
-    assert methods == ["PUT", "GET", "PUT", "GET", "POST"]
+        leases = Leases(remote)
+        leases.claim("k")
+        leases.release("k")
+    assert methods == ["PUT", "GET", "POST"]
 
 
 def test_records_are_pulled_and_pushed(
