@@ -97,9 +97,8 @@ def driver(
                 (*["cpu"] * workers,), cache=root / "cache", listener=listener, limits=limits, libraries=()
             )
         worker = WorkerSettings(cache=root / "cache", folders=(store.root,), limits=limits, libraries=())
-        return RayExecutor(RaySettings(workers=workers), worker=worker, results=store.root, kind="cpu").begin(
-            listener, planned.jobs
-        )
+        executor = RayExecutor(RaySettings(workers=workers), worker=worker, kind="cpu")
+        return executor.begin(listener, planned.jobs)
 
     return Driver(planned, store=store, cache=root / "cache", open_executor=opened, listeners=listeners)
 
@@ -107,7 +106,7 @@ def driver(
 def makespan(given: argparse.Namespace, steps: int, way: str) -> float:
     """The seconds from the first job's begin to the last one's end."""
     times: list[float] = []
-    listeners = Listeners(event=lambda _job, event: times.append(float(event.text)))
+    listeners = Listeners(event=lambda _job, event: times.extend(stage_times(event)))
     many = tuple(
         Job(key=f"{number}", kind="encode", label=str(number), work=Work(given.work, steps))
         for number in range(given.jobs)
@@ -118,12 +117,17 @@ def makespan(given: argparse.Namespace, steps: int, way: str) -> float:
     return max(times) - min(times)
 
 
+def stage_times(event: Event) -> list[float]:
+    """The time that an event of a job's work says."""
+    return [float(event.text)] if event.kind == "stage" else []
+
+
 @contextmanager
 def idle_cluster() -> Iterator[None]:
     """A cluster as the executor starts one, with a process of Ray for each core, and nothing to do."""
     import ray
 
-    connect(RaySettings(), "idle")
+    connect(RaySettings())
     time.sleep(5.0)
     yield
     ray.shutdown()

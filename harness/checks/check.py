@@ -37,10 +37,6 @@ Announce = Callable[[str], None]
 """Gets sentences that a user should read before anything is measured."""
 
 
-PRIORITY = 1
-"""The priority of a check on a cluster: somebody waits for it."""
-
-
 def run_check(
     candidate: str,
     reference: Reference,
@@ -66,7 +62,6 @@ def run_check(
         UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
         StoreError: The results folder cannot be written.
     """
-    request = replace(request, priority=PRIORITY)
     budget = policy.budget_minutes * 60 or None
     requests = _requests(candidate, reference, replace(request, budget=budget), seeds)
     resolved = requests[0].opened

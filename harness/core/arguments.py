@@ -186,7 +186,6 @@ _RULES: Mapping[str, _Rule] = {
     "offline": _SWITCH,
     "devices": _NAMES,
     "executor": _TEXT,
-    "priority": _Rule(type=_whole(0), must="a whole number, 0 or more"),
     "threads": _optional(_COUNT),
     "drop_vectors": _SWITCH,
     "keep_vectors": _GIGABYTES,

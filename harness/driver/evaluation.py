@@ -247,16 +247,13 @@ def _on_ray(prepared: PreparedRun, settings: RaySettings) -> tuple[Plan, OpenExe
     executor = RayExecutor(
         settings,
         worker=_worker_settings(prepared),
-        results=prepared.store.root,
         kind="".join(request.devices),
     )
     plan = _with_memory(_with_devices(prepared.plan, *executor.most_devices()), prepared, executor.kind)
     runs = [job for job in _open_jobs(plan) if job.kind == "finetune"]
     probe = prepared.recipe.probe(runs) if prepared.recipe is not None and len(runs) > 1 else None
     share = None if request.workers is None else 1 / request.workers
-    return plan, functools.partial(
-        executor.begin, jobs=_open_jobs(plan), share=share, probe=probe, priority=request.priority
-    )
+    return plan, functools.partial(executor.begin, jobs=_open_jobs(plan), share=share, probe=probe)
 
 
 def _on_slurm(prepared: PreparedRun, settings: SlurmSettings) -> tuple[Plan, OpenExecutor]:

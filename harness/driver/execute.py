@@ -7,7 +7,7 @@ import heapq
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -52,17 +52,12 @@ RETRIES: Mapping[Cause, int] = {"job": 0, "memory": 2, "node": 8}
 
 
 class _Queue:
-    """The jobs of a plan that can begin, in the order of the plan, by lanes.
+    """The jobs of a plan that can begin, in the order of the plan: those whose inputs are done."""
 
-    A job can begin when those whose output it reads are done.
-    """
-
-    def __init__(self, jobs: Iterable[Job], done: frozenset[str], lane: Callable[[Job], str]) -> None:
-        self._lane = lane
-        self._first: frozenset[str] = frozenset()
+    def __init__(self, jobs: Iterable[Job], done: frozenset[str]) -> None:
         self._jobs = {job.key: job for job in jobs}
         self._places = {key: place for place, key in enumerate(self._jobs)}
-        self._lanes: dict[str, list[tuple[bool, int, str]]] = {}
+        self._ready: list[tuple[int, str]] = []
         self._missing = {
             key: {name for name in job.inputs if name not in done} for key, job in self._jobs.items()
         }
@@ -74,41 +69,17 @@ class _Queue:
             if key not in done and not self._missing[key]:
                 self.push(job)
 
-    @property
-    def lanes(self) -> list[str]:
-        """The lanes that have jobs."""
-        return [name for name, heap in self._lanes.items() if heap]
-
-    def put_first(self, keys: Iterable[str]) -> None:
-        """Put jobs before all others, now and when they can begin."""
-        self._first = frozenset(keys)
-        for lane, heap in [*self._lanes.items()]:
-            self._lanes[lane] = []
-            for *_, key in heap:
-                self.push(self._jobs[key])
-
-    def count(self, lane: str) -> int:
-        """The number of jobs of a lane that can begin."""
-        return len(self._lanes[lane])
+    def __bool__(self) -> bool:
+        return bool(self._ready)
 
     def push(self, job: Job) -> None:
-        """Take a job that can begin."""
-        place = (job.key not in self._first, self._places[job.key], job.key)
-        heapq.heappush(self._lanes.setdefault(self._lane(job), []), place)
-
-    def first(self, lane: str) -> Job | None:
-        """The next job of a lane, which stays."""
-        heap = self._lanes.get(lane)
-        return self._jobs[heap[0][-1]] if heap else None
-
-    def pop(self, lane: str) -> None:
-        """Remove the next job of a lane."""
-        heapq.heappop(self._lanes[lane])
-
-    def replace(self, job: Job) -> None:
-        """Take a job that can begin in place of the one with its key."""
+        """Take a job that can begin, in place of the one with its key."""
         self._jobs[job.key] = job
-        self.push(job)
+        heapq.heappush(self._ready, (self._places[job.key], job.key))
+
+    def pop(self) -> Job:
+        """Remove and return the next job."""
+        return self._jobs[heapq.heappop(self._ready)[1]]
 
     def end(self, key: str) -> None:
         """Note that a job is done; those that waited for it alone can begin."""
@@ -257,8 +228,7 @@ class Driver:
     def _drive(self, executor: Executor, ends: float | None) -> None:
         """Hand out jobs and take their outputs until all are settled, or `ends` is there and none runs."""
         done = frozenset(key for key, state in self._state.items() if state == "done")
-        self._queue = _Queue(self._jobs.values(), done, executor.lane)
-        self._queue.put_first(executor.running())
+        self._queue = _Queue(self._jobs.values(), done)
         while self._unsettled and not self._stopped():
             self._show_nodes(executor)
             late = ends is not None and time.monotonic() >= ends
@@ -277,7 +247,7 @@ class Driver:
         if time.monotonic() < self._next_nodes:
             return
         self._next_nodes = time.monotonic() + NODES
-        if nodes := executor.nodes():
+        if nodes := executor.nodes:
             self._log.nodes(nodes)
             self._listeners.nodes(nodes)
 
@@ -285,14 +255,11 @@ class Driver:
         return self._fail_fast and bool(self._failures)
 
     def _start(self, executor: Executor) -> int:
-        """Start the jobs that can begin and have room; gives their number."""
+        """Submit the jobs that can begin, as long as there is room; returns their number."""
         self._look_again()
-        return sum(1 for lane in self._queue.lanes for _ in self._start_lane(executor, lane))
-
-    def _start_lane(self, executor: Executor, lane: str) -> Iterator[Job]:
-        executor.expect(lane, self._queue.count(lane))
-        while (job := self._queue.first(lane)) and executor.has_room(job):
-            self._queue.pop(lane)
+        started = 0
+        while self._queue and executor.has_room():
+            job = self._queue.pop()
             if self._state[job.key] != "waiting":  # another driver has done it meanwhile
                 continue
             if job.claim and not self._take(job.claim):
@@ -301,9 +268,10 @@ class Driver:
                     self._blocked.append(job)
                 continue
             self._set(job.key, "running")
-            seat = executor.submit(job, {key: self._output(key) for key in job.inputs})
-            self._log.started(job, seat.node, seat.devices)
-            yield job
+            self._log.submitted(job)
+            executor.submit(job, {key: self._output(key) for key in job.inputs})
+            started += 1
+        return started
 
     def _look_again(self) -> None:
         """Try the claims of other drivers again, some at a time; few are taken, so that others get some."""
@@ -422,7 +390,7 @@ class Driver:
         else:
             self._log.ended(job, "retried", failure)
         self._set(job.key, "waiting")
-        self._queue.replace(job)
+        self._queue.push(job)
         return True
 
     def _keep(self, job: Job, finished: Finished) -> None:

@@ -2,9 +2,7 @@
 
 Executors are named `local`, `ray[:ADDRESS]` or `slurm[:SETTING=VALUE,...]`.
 
-An executor runs jobs and writes no record. The handle of a submitted job is its key, so that a driver which
-comes back finds by it what still runs. Jobs that take the same room are of one lane: where the first of them
-has to wait, so have the others.
+An executor runs jobs and writes no record; the handle of a submitted job is its key.
 """
 
 from __future__ import annotations
@@ -61,16 +59,8 @@ class Finished:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seat:
-    """Where a job runs: the machine's name, and the devices of the worker."""
-
-    node: str
-    devices: tuple[str, ...]
-
-
 class Executor(Protocol):
-    """A place where jobs run.
+    """A place where jobs run. Where a job runs comes as an event of kind `placed`.
 
     Attributes:
         name: The executor in words, e.g. "local: cuda:0,cuda:1".
@@ -78,24 +68,17 @@ class Executor(Protocol):
 
     name: str
 
-    def lane(self, job: Job) -> str:
-        """The lane of a job: jobs of one lane take the same room."""
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The machines, as they are now; none for one machine alone."""
         ...
 
-    def expect(self, lane: str, count: int) -> None:
-        """Be told how many jobs of a lane could begin now."""
+    def has_room(self) -> bool:
+        """Whether one more job may be submitted now."""
         ...
 
-    def running(self) -> Sequence[str]:
-        """The keys of jobs that a driver which is gone has left running, or with outputs that nobody read."""
-        ...
-
-    def has_room(self, job: Job) -> bool:
-        """Whether a job can begin now; where not, the executor may begin to make room."""
-        ...
-
-    def submit(self, job: Job, inputs: Inputs) -> Seat:
-        """Begin a job that has room, or find it where it runs already."""
+    def submit(self, job: Job, inputs: Inputs) -> None:
+        """Take a job, which begins as soon as what it needs is free."""
         ...
 
     def poll(self, seconds: float) -> Sequence[Finished]:
@@ -106,12 +89,8 @@ class Executor(Protocol):
         """Stop a job, whose end is not told any more; a training writes a checkpoint before."""
         ...
 
-    def nodes(self) -> Sequence[Node]:
-        """The machines of the executor; none of one machine alone."""
-        ...
-
     def close(self) -> None:
-        """Stop everything, even if jobs are running."""
+        """Stop everything, even if jobs are running; a training writes a checkpoint before."""
         ...
 
 
@@ -152,8 +131,8 @@ class RaySettings:
 
     Attributes:
         address: HOST:PORT of a cluster, or "auto" for the one of this machine; empty to start one here.
-        workers: The most workers at once. Where it is given, a cluster that can grow is asked for the nodes
-            of so many; else its present nodes are used.
+        workers: The most workers at once. Where it is given, a cluster that can grow makes room for so many;
+            else its present nodes are used.
     """
 
     address: str = ""
@@ -195,9 +174,8 @@ class SlurmSettings:
         gpus: GPUs of a worker, more only for jobs that need them; none on the CPU.
         cpus: CPU cores of a worker.
         memory: Gigabytes of main memory of a worker; 0 for Slurm's default.
-        minutes: The time limit of a worker, which is queued anew while there is work.
+        minutes: The time limit of a worker, which is queued anew until its jobs are done.
         workers: Workers at once, at most.
-        idle: Seconds after which a worker without a job ends.
         setup: A line of shell before a worker starts, e.g. `module load cuda`.
         nice: How far to stand behind other work.
         comment: A comment for accounting.
@@ -212,7 +190,6 @@ class SlurmSettings:
     memory: float = 0.0
     minutes: int = 60
     workers: int = 8
-    idle: float = 60.0
     setup: str = ""
     nice: int = 0
     comment: str = ""
@@ -240,12 +217,19 @@ _OTHER = "sbatch."
 """The start of the name of a setting that is any option of sbatch."""
 
 
-_LEAST = {"gpus": 0, "cpus": 1, "memory": 0, "minutes": 5, "workers": 1, "idle": 0, "nice": 0}
+_LEAST = {"gpus": 0, "cpus": 1, "memory": 0, "minutes": 5, "workers": 1, "nice": 0}
 """The smallest value of each setting that is a number."""
+
+_REMOVED = {"idle": "a worker ends when its jobs are done"}
+"""What holds in place of settings of earlier versions."""
 
 
 def _value(name: str, text: str) -> str | int | float:
     usual = {one.name: one.default for one in fields(SlurmSettings) if one.name != "sbatch"}
+    if name in _REMOVED:
+        raise UsageError(
+            f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}.", hint="Leave it out."
+        )
     if name not in usual:
         close = nearest(name, usual)
         near = f"Did you mean {' or '.join(close)}? " if close else ""

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from harness.core.errors import UsageError
 from harness.data.offline import forbid_network
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, run_job
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, run_job
 from harness.executors.run_log import Node
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
@@ -328,37 +328,36 @@ class LocalExecutor:
         self._workers: list[_Worker] = [
             kind(device=device, cache=cache, listener=listener, limits=limits) for device in devices
         ]
+        self.nodes: tuple[Node, ...] = ()
+        self._listener = listener
         self._running: dict[str, _Worker] = {}
         self._held: dict[str, tuple[str, ...]] = {}
+        self._waiting: tuple[Job, Inputs] | None = None
 
-    def lane(self, job: Job) -> str:
-        """One lane: while a job waits for devices, no other takes them."""
-        return ""
+    def has_room(self) -> bool:
+        """Whether a worker is free, and no job waits for devices: while one does, no other takes them."""
+        held = {device for devices in self._held.values() for device in devices}
+        free = any(worker.free and worker.device not in held for worker in self._workers)
+        return free and self._waiting is None
 
-    def expect(self, lane: str, count: int) -> None:
-        """Do nothing: there are as many workers as there will be."""
+    def submit(self, job: Job, inputs: Inputs) -> None:
+        """Begin a job on a free worker, or once as many devices are idle as it needs for itself."""
+        self._waiting = (job, inputs)
+        self._begin_waiting()
 
-    def running(self) -> tuple[str, ...]:
-        """None: workers end with their driver."""
-        return ()
-
-    def has_room(self, job: Job) -> bool:
-        """Whether a worker is free, and as many devices as the job needs for itself are idle."""
-        return self._choice(job) is not None
-
-    def submit(self, job: Job, inputs: Inputs) -> Seat:
-        """Begin a job on a free worker; a single worker, in this process, runs it when it is polled."""
-        choice = self._choice(job)
-        assert choice is not None
-        worker, devices = choice
+    def _begin_waiting(self) -> None:
+        if self._waiting is None or (choice := self._choice(self._waiting[0])) is None:
+            return
+        (job, inputs), (worker, devices) = self._waiting, choice
+        self._waiting = None
         self._running[job.key] = worker
         if job.resources.devices:
             self._held[job.key] = devices
             for other in self._workers:
                 if other.device in devices and other is not worker:
                     other.forget()
+        self._listener(job.key, Event(kind="placed", text=host_name(), devices=devices))
         worker.start(job, inputs, devices)
-        return Seat(node=host_name(), devices=devices)
 
     def poll(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended. It waits for `seconds` if none has."""
@@ -372,17 +371,17 @@ class LocalExecutor:
         for finished in ended:
             self._held.pop(finished.key, None)
             del self._running[finished.key]
+        self._begin_waiting()
         return ended
 
     def cancel(self, key: str) -> None:
         """End the process of a job, and begin another in its place."""
+        if self._waiting is not None and self._waiting[0].key == key:
+            self._waiting = None
+            return
         worker = self._running.pop(key)
         self._held.pop(key, None)
         worker.restart()
-
-    def nodes(self) -> tuple[Node, ...]:
-        """None: the machine is this one."""
-        return ()
 
     def close(self) -> None:
         """Stop every worker, even if jobs are running."""

@@ -258,13 +258,12 @@ class RunLog:
         self._thread = threading.Thread(target=self._beat_on, args=(every,), name="run log", daemon=True)
         self._thread.start()
 
-    def started(self, job: Job, node: str = "", devices: Sequence[str] = ()) -> None:
-        """Note that a job begins on a node with some devices."""
+    def submitted(self, job: Job) -> None:
+        """Note that a job was handed to the executor; it counts as running from now on."""
         with self._lock:
-            number, now = self._numbers[job.key], self._now()
+            number = self._numbers[job.key]
             self._move(number, "running")
-            self._running[number] = _Progress(job=number, node=node, devices=tuple(devices), since=now)
-            self._append(now, number, "started", node=node, devices=list(devices))
+            self._running[number] = _Progress(job=number, node="", devices=(), since=self._now())
 
     def heard(self, job: Job, event: Event) -> None:
         """Note how far a running job is."""
@@ -272,6 +271,11 @@ class RunLog:
         if running is None:
             return
         match event.kind:
+            case "placed":
+                with self._lock:
+                    running.node, running.devices, running.since = event.text, event.devices, self._now()
+                    devices = list(event.devices)
+                    self._append(running.since, running.job, "started", node=event.text, devices=devices)
             case "encoded" | "ranked":
                 running.done += event.tokens if running.unit == "tokens" else event.texts
             case "trained":

@@ -1,396 +1,286 @@
-"""The executor of a Slurm cluster, through submitit: workers take jobs from a queue in the results folder.
+"""The executor of a Slurm cluster: submitit's job arrays, one array task for a group of jobs of one model.
 
-Slurm decides when and where a worker runs, and submitit speaks with it. What is here asks for one array of
-workers for each wave of jobs that take the same room, and watches what the workers write. Each takes jobs
-until its time is nearly up or there is nothing to do. On the signal before a preemption or the end of its
-time it stops its job, which a training answers with a checkpoint, gives it back, and is queued anew.
+submitit submits, requeues and cancels, and Slurm decides when and where a task runs. A task runs its jobs one
+after the other and leaves the end of each in a folder, from which the driver takes it; only the driver writes
+records. On the signal before a preemption or the end of its time a task stops its job, which a training
+answers with a checkpoint, and is queued anew by submitit with what is left. Jobs that become possible later
+are a new array. The folder of a driver is `RESULTS/queue/<digest of the settings>-<id>/`:
+
+    arrays/ID    the tasks of an array and the keys of their jobs, for a driver that comes after a killed one
+    done/KEY     the end of a job, until the driver has stored it
+    log/GROUP    what a group of jobs says, a line of JSON each
+    stop/NAME    a job of a group that is to stop, or `all`
+    submitit/    submitit's own files
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import pickle
+import re
+import secrets
 import shutil
+import signal
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core import files
 from harness.core.errors import HarnessError, StoreError, UsageError
 from harness.core.identity import digest
 from harness.executors.executor import SLURM as NAME
-from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, Seat, SlurmSettings
-from harness.executors.local import LAST_CHECKPOINT
-from harness.executors.node import WorkerSettings, refused
+from harness.executors.executor import Failure, Finished, Inputs, Listener, SlurmSettings, failed
+from harness.executors.local import LAST_CHECKPOINT, host_name
+from harness.executors.node import NodeWorker, WorkerSettings, missing_devices, refused, visible_devices
 from harness.executors.run_log import Node
-from harness.executors.slurm_queue import Claim, JobQueue, WorkerLog, WorkerMessage, new_life, sweep
-from harness.executors.slurm_worker import FULL, REQUEUED, QueueWorker
+from harness.jobs.context import Event
 from harness.jobs.jobs import Job
+from harness.storage.leases import Leases
 
 if TYPE_CHECKING:
     from submitit import AutoExecutor
     from submitit import Job as Task
+    from submitit.helpers import DelayedSubmission
 
 _COMMANDS = ("sbatch", "srun", "sacct", "scancel", "scontrol")
-"""The commands of Slurm that are called, here or by workers."""
+"""The commands of Slurm that are called, here or by submitit."""
 
-_AHEAD = 4
-"""The jobs in the queue for each worker, at most."""
+MOST = 1000
+"""Jobs that the driver hands over before some have ended."""
 
 _MUTE = 4
-"""Workers that may end without a word until the run is given up."""
+"""Tasks that may end without a word until the run is given up."""
 
 _NO_FAULT = ("CANCELLED", "NODE_FAIL", "PREEMPTED")
-"""States of workers that have not failed by themselves."""
+"""States of tasks that have not failed by themselves."""
 
-_FAREWELL = 15.0
-"""Seconds in which workers say that they end after they were cancelled."""
+WHOLE = 0.95
+"""The part of a task's time in which a job must have run to count as too long for any task."""
+
+_FAREWELL = 5.0
+"""Seconds in which tasks without a training end after they were told to."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmTimes:
-    """Seconds between two looks at something, and of patience.
+    """Seconds between two looks at something.
 
     Attributes:
-        look: Between two looks at the queue.
-        beat: Between two messages of a worker that it lives.
-        lost: Of a worker's silence until it is given up; above the time of a last checkpoint, in which it
-            says nothing, and of what a shared file system keeps from others.
-        states: Between two calls of sacct, which tells of all workers.
-        wave: Between two calls of sbatch for jobs of one lane.
-        refusal: Of sbatch's refusing more workers while there are none, after it has given some.
-        warning: Before the end of a worker's time, at which it is told: enough for a training's last
-            checkpoint.
+        look: Between two looks at the folder.
+        states: Between two calls of sacct, which tells of all tasks, and two looks for a dead driver's.
+        wave: Between two calls of sbatch while tasks are at work, so that an array has many jobs.
+        refusal: Of sbatch's refusing more tasks while there are none, after it has accepted some.
+        warning: Before the end of a task's time, at which it is told: enough for a last checkpoint.
     """
 
     look: float = 0.5
-    beat: float = 5.0
-    lost: float = 240.0
     states: float = 30.0
     wave: float = 10.0
     refusal: float = 600.0
     warning: int = 120
 
 
-# The workers of a lane, as the driver sees them
+# The task, on a machine of the cluster
 
 
-@dataclass
-class _WorkerView:
-    """What a driver knows of one worker.
+@dataclass(kw_only=True)
+class JobGroup:
+    """The function that submitit runs: jobs of one model, one after the other.
 
     Attributes:
-        log: Its messages.
-        heard: When the last one came.
-        task: Its task in Slurm, None if another driver asked for it and has not said so.
-        state: Slurm's last word on it, when it is over.
-        skip: Whether its messages so far are those of an earlier run.
+        name: The name of its log.
+        folder: The driver's folder.
+        jobs: Each job with its inputs, pickled, by key.
+        settings: What its processes are given.
+        kind: Whether its jobs run on GPUs.
+        gpus: The GPUs that it was promised.
+        minutes: Its time.
+        warning: The seconds before the end of its time at which it is told.
     """
 
-    log: WorkerLog
-    heard: float
-    task: Task[str] | None = None
-    life: str = ""
+    name: str
+    folder: Path
+    jobs: dict[str, bytes]
+    settings: WorkerSettings
+    kind: Literal["cpu", "cuda"]
+    gpus: int
+    minutes: float
+    warning: float
+    _worker: NodeWorker | None = field(default=None, init=False, repr=False)
+    _current: Job | None = field(default=None, init=False, repr=False)
+    _ended: int = field(default=0, init=False, repr=False)
+    _began: float = field(default=0.0, init=False, repr=False)
+
+    def __call__(self) -> str:
+        """Run the jobs that have not ended; returns the reason of the end."""
+        self._began = time.monotonic()
+        if os.environ.get("SUBMITIT_EXECUTOR") == NAME:  # submitit lets it pass; scancel sends it
+            signal.signal(signal.SIGTERM, _exit)
+        devices = ("cpu",) if self.kind == "cpu" else visible_devices()
+        shown = f"{len(devices)} GPUs" if self.kind == "cuda" else "CPU"
+        self._say("start", text=host_name(), devices=shown)
+        needed = max(1, self.gpus) if self.kind == "cuda" else 0
+        if reason := missing_devices(needed) or self.settings.refusal():
+            self._say("refusal", text=reason)
+            return reason
+        try:
+            self._worker = NodeWorker(self.settings, devices)
+            for key, content in self.jobs.items():
+                if not (self.folder / "done" / key).exists() and not self._is_stopped(key):
+                    self._run(key, content)
+        except StoreError as error:
+            self._say("full", text=error.message)
+        finally:
+            if self._worker is not None:
+                self._worker.close()
+            self._say("end")
+        return "done"
+
+    def checkpoint(self) -> DelayedSubmission:
+        """Stop the running job; submitit queues the task anew, which goes on with what has not ended."""
+        from submitit.helpers import DelayedSubmission
+
+        if self._worker is not None:
+            if self._current is not None and self._is_too_long(self._current):
+                self._finish(
+                    Finished(key=self._current.key, failure=_out_of_time(self._current, self.minutes))
+                )
+            self._worker.close()
+        return DelayedSubmission(replace(self))
+
+    def _is_too_long(self, job: Job) -> bool:
+        """Whether a job had the whole time of this task, and would begin anew in the next, for ever.
+
+        A training goes on from its checkpoint, and an encoding with its vectors.
+        """
+        assert self._worker is not None
+        goes_on = job.kind == "train" or self._worker.kept
+        whole = 60.0 * self.minutes - self.warning
+        return not goes_on and not self._ended and time.monotonic() - self._began >= WHOLE * whole
+
+    def _run(self, key: str, content: bytes) -> None:
+        assert self._worker is not None
+        try:
+            job, inputs = pickle.loads(content)
+        except Exception as error:  # of classes that are not on this machine
+            self._finish(failed(key, error))
+            return
+        self._current = job
+        self._say("event", key=key, event=Event(kind="placed", text=host_name()))
+        self._worker.start(job, inputs)
+        next_look = time.monotonic()
+        while True:
+            report = self._worker.poll(0.2)
+            for name, event in report.events:
+                self._say("event", key=name, event=event)
+            if report.ended:
+                self._current = None
+                self._finish(report.ended[0])
+                return
+            if time.monotonic() > next_look:
+                next_look = time.monotonic() + 1.0
+                if self._is_stopped(key):
+                    self._worker.cancel()
+                    return
+
+    def _is_stopped(self, key: str) -> bool:
+        stop = self.folder / "stop"
+        return not stop.exists() or (stop / "all").exists() or (stop / f"{self.name}-{key}").exists()
+
+    def _finish(self, finished: Finished) -> None:
+        """Leave the end of a job; where there is no room for its output, there may be for the reason."""
+        self._ended += 1
+        path = self.folder / "done" / finished.key
+        try:
+            files.write_once(path, pickle.dumps(finished))
+        except StoreError as error:
+            files.write_once(path, pickle.dumps(Finished(key=finished.key, failure=Failure.of(error))))
+
+    def _say(self, kind: str, *, key: str = "", event: Event | None = None, **texts: str) -> None:
+        """Add a line to the log; on a full disk, or where the folder was removed, it is lost."""
+        said: dict[str, Any] = {"kind": kind, **({"key": key} if key else {}), **texts}
+        if event is not None:
+            usual = Event(kind=event.kind)
+            names = [one.name for one in fields(Event) if one.name not in ("space", "content")]
+            values = {name: getattr(event, name) for name in names}
+            said["event"] = {n: v for n, v in values.items() if n == "kind" or v != getattr(usual, n)}
+        with contextlib.suppress(OSError), (self.folder / "log" / self.name).open("a") as file:
+            file.write(f"\n{json.dumps(said)}\n")  # the line feed before it ends a line that was cut off
+
+
+def _exit(*_: object) -> None:
+    raise SystemExit(1)
+
+
+def _out_of_time(job: Job, minutes: float) -> Failure:
+    return Failure(
+        kind="OutOfTime",
+        message=f"{job.label} did not end in the {minutes:g} minutes of a worker, and would begin anew.",
+        hint="Give workers more time: --executor slurm:minutes=N.",
+    )
+
+
+# The driver's side
+
+
+@dataclass(kw_only=True)
+class _GroupView:
+    """What the driver knows of a task of an array: its jobs that have not ended, and what it has said."""
+
+    folder: Path
+    group: str
+    keys: set[str]
+    task: Task[str]
+    size: int = 0
     host: str = ""
     devices: str = ""
-    end: str = ""
+    started: bool = False
+    ended: bool = False
     state: str = ""
-    queued: bool = True
-    skip: bool = False
-
-    def is_live(self, patience: float) -> bool:
-        """Whether it runs or is queued, as far as is known."""
-        if self.state or self.end:
-            return False
-        return self.is_asked_for or time.monotonic() - self.heard < patience
 
     @property
-    def is_asked_for(self) -> bool:
-        """Whether it waits for its machine."""
-        return self.queued and self.task is not None and not self.state
+    def is_live(self) -> bool:
+        return bool(self.keys) and not self.state and not self.ended
 
-    def loss(self, claim: Claim, patience: float) -> str:
-        """Why a job that it has claimed is lost; empty where it is not."""
-        where = f"worker {claim.worker}{' on ' + self.host if self.host else ''}"
-        if self.state:
-            return f"The {where} is gone ({self.state})."
-        if self.end and self.life == claim.life:
-            return f"The {where} has ended ({self.end})."
-        if time.monotonic() - self.heard > patience:
-            return f"The {where} was silent for {patience:.0f} s."
-        return ""
-
-
-class _Lane:
-    """Workers with the same resources, and the queue of their jobs.
-
-    Attributes:
-        wanted: The jobs that this driver waits for, by key.
-        workers: All workers of the queue, also those of other drivers.
-    """
-
-    def __init__(
-        self,
-        queue: JobQueue,
-        *,
-        worker: QueueWorker,
-        submit: AutoExecutor,
-        listener: Listener,
-        times: SlurmTimes,
-    ) -> None:
-        queue.prepare()
-        self.queue = queue
-        self.wanted: dict[str, tuple[Job, Inputs]] = {}
-        self.workers: dict[str, _WorkerView] = {}
-        self._worker, self._submit, self._listener, self._times = worker, submit, listener, times
-        self._cancelled: set[str] = set()
-        self._next: dict[str, float] = {}
-        self._refused_since: float | None = None
-        self._mute: list[_WorkerView] = []
-        self._leases = queue.drivers()
-        self._leases.claim(new_life())
-        self._adopt()
-        for name in queue.logs():
-            self._view(name).skip = True
-
-    @property
-    def live(self) -> int:
-        """The workers that run or are queued."""
-        return sum(view.is_live(self._times.lost) for view in self.workers.values())
-
-    def add(self, job: Job, inputs: Inputs) -> None:
-        """Want a job done."""
-        self._cancelled.discard(job.key)
-        self.queue.add(job, inputs)
-        self.wanted[job.key] = (job, inputs)
-
-    def cancel(self, key: str) -> None:
-        """Want a job no longer."""
-        del self.wanted[key]
-        self._cancelled.add(key)
-        self.queue.drop(key)
-
-    def look(self) -> list[Finished]:
-        """Pass on what workers said; gives the jobs that ended.
-
-        Raises:
-            UsageError: A worker refuses to work, or workers end before they say a word.
-        """
-        done = self.queue.done()
-        ended = [end for key in self.wanted if key in done and (end := self.queue.end_of(key))]
-        self._hear()
-        if self._is_due("claims", 1.0):
-            self._restore()
-            ended += self._lost({end.key for end in ended})
-        if self._is_due("states", self._times.states):
-            self._adopt()
-            self._ask_states()
-        for end in ended:
-            del self.wanted[end.key]
-        for key in self._cancelled & done:
-            self.queue.remove(key)
-        return ended
-
-    def ask(self, most: int) -> None:
-        """Ask Slurm for one array of as many workers as there are jobs without one, `most` at once.
-
-        Raises:
-            UsageError: Slurm refuses.
-            StoreError: The disk is full.
-        """
-        count = min(len(self.wanted) - self.live, most)
-        if count <= 0 or not self._is_due("wave", self._times.wave):
-            return
+    def read(self) -> Iterator[dict[str, Any]]:
+        """The lines that came since the last call."""
         try:
-            with _clean_environment():
-                tasks = self._submit.submit_array([self._worker] * count)
-        except OSError as error:
-            raise files.write_error(self.queue.folder, error) from error
-        except RuntimeError as error:  # submitit's errors
-            self._refuse(str(error))
+            with (self.folder / "log" / self.group).open("rb") as file:
+                file.seek(self.size)
+                added = file.read()
+        except OSError:
             return
-        self._refused_since = None
-        for task in tasks:
-            self._view(task.job_id).task = task
-        self.queue.add_array([task.job_id for task in tasks])
-        if self._submit.cluster != NAME:
-            for task in tasks:
-                task.results()  # it runs here and now
-
-    def close(self, keep: set[str]) -> None:
-        """Leave; the last driver of a queue cancels its workers and removes it but for some jobs' ends."""
-        self._leases.close()
-        if self.queue.is_used():
-            return
-        self._adopt()
-        if self._cancel_tasks():
-            self._wait(lambda: not any(self._speaks(view) for view in self.workers.values()), _FAREWELL)
-        self.queue.clear(keep)
-
-    def stop_jobs(self, seconds: float) -> None:
-        """Have workers stop the jobs of this driver, a training with a checkpoint; waits for that."""
-        for key in self.wanted:
-            self.queue.drop(key)
-        self._wait(lambda: not self._held(), seconds)
-
-    def _held(self) -> list[str]:
-        """The jobs of this driver that living workers still run."""
-        done = self.queue.done()
-        claims = {key: claim for key, claim in self.queue.claims().items() if key in self.wanted}
-        return [
-            key
-            for key, claim in claims.items()
-            if key not in done and not self._view(claim.worker).loss(claim, self._times.lost)
-        ]
-
-    def _speaks(self, view: _WorkerView) -> bool:
-        return bool(view.life) and not view.queued and view.is_live(self._times.lost)
-
-    def _wait(self, over: Callable[[], bool], seconds: float) -> None:
-        ends = time.monotonic() + seconds
-        while not over() and time.monotonic() < ends:
-            time.sleep(self._times.look)
-            with contextlib.suppress(HarnessError):
-                self._hear()
-
-    def _is_due(self, what: str, seconds: float) -> bool:
-        """Whether something is to be done again, so many seconds after the last time."""
-        now = time.monotonic()
-        if now < self._next.get(what, 0.0):
-            return False
-        self._next[what] = now + seconds
-        return True
-
-    def _view(self, worker: str) -> _WorkerView:
-        if worker not in self.workers:
-            self.workers[worker] = _WorkerView(log=self.queue.log(worker), heard=time.monotonic())
-        return self.workers[worker]
-
-    def _hear(self) -> None:
-        """Read what workers have said."""
-        for name in self.queue.logs():
-            view = self._view(name)
-            for message in view.log.read():
-                view.heard = time.monotonic()
-                self._take(view, message)
-            view.skip = False
-
-    def _take(self, view: _WorkerView, message: WorkerMessage) -> None:
-        if message.kind == "start":
-            view.life, view.host, view.devices = message.life, message.text, message.devices
-            view.end, view.state, view.queued = "", "", False
-            self._mute.clear()
-        elif message.kind == "event" and message.event is not None:
-            if message.key in self.wanted and not view.skip:
-                self._listener(message.key, message.event)
-        elif message.kind == "end" and message.text == REQUEUED:
-            view.queued = True
-        elif message.kind in ("end", "refusal"):
-            view.end = message.text
-            if message.kind == "refusal" and not view.skip:
-                raise refused(message.text)
-            if message.text.startswith(FULL) and not view.skip:
-                raise StoreError(f"A worker on {view.host}: {message.text.removeprefix(FULL).strip()}")
-
-    def _restore(self) -> None:
-        """Put back jobs that another driver of the same queue has removed."""
-        missing = self.wanted.keys() - self.queue.wanted()
-        if missing:
-            self.queue.prepare()
-        for key in missing - self.queue.done() if missing else ():
-            self.queue.add(*self.wanted[key])
-
-    def _lost(self, ended: set[str]) -> list[Finished]:
-        """The jobs whose worker is gone."""
-        found = []
-        for key, claim in self.queue.claims().items():
-            view = self._view(claim.worker)
-            reason = view.loss(claim, self._times.lost) if key in self.wanted.keys() - ended else ""
-            if reason and key not in self.queue.done():
-                files.writable(self.queue.folder)  # where it is not, the worker could not say so
-                self.queue.remove(key)
-                cause: Cause = "memory" if view.state.startswith("OUT_OF_ME") else "node"
-                found.append(
-                    Finished(key=key, failure=Failure(kind="WorkerLost", message=reason, cause=cause))
-                )
-        return found
-
-    def _adopt(self) -> None:
-        """Learn of the workers that other drivers have asked for, or an earlier one."""
-        if self._submit.cluster != NAME:
-            return
-        from submitit import SlurmJob
-
-        for name in self.queue.array_tasks():
-            if self._view(name).task is None:
-                self._view(name).task = SlurmJob(folder=self._submit.folder, job_id=name)
-
-    def _ask_states(self) -> None:
-        """Ask Slurm for the workers that are over; one call of sacct tells of all."""
-        open_ones = [view for view in self.workers.values() if view.task is not None and not view.state]
-        tasks = [view.task for view in open_ones if view.task is not None]
-        if self._submit.cluster != NAME or not tasks:
-            return
-        tasks[0].get_info(mode="force")
-        self._hear()
-        for view, task in zip(open_ones, tasks, strict=True):
-            if task.watcher.is_done(task.job_id, mode="cache"):
-                view.state = task.watcher.get_state(task.job_id, mode="cache")
-                if not view.life and not view.state.startswith(_NO_FAULT):
-                    self._mute.append(view)
-        self._require_words()
-
-    def _require_words(self) -> None:
-        """Give up where workers, one after the other, end before they can say anything."""
-        if len(self._mute) >= _MUTE:
-            last = self._mute[-1]
-            assert last.task is not None
-            raise UsageError(
-                f"Workers of Slurm end before they say a word, the last as {last.state}. {_tail(last.task)}",
-                hint=f"Every machine of the partition must see {self.queue.folder.parent.parent} under this "
-                "name and have the same Python; what a worker needs before it starts is setup=LINE.",
-            )
-
-    def _refuse(self, reason: str) -> None:
-        """Raise the refusal of Slurm; one of more workers, which may pass, not before some time."""
-        now = time.monotonic()
-        self._refused_since = self._refused_since or now
-        if not self.workers or (not self.live and now - self._refused_since > self._times.refusal):
-            raise _refused_by_slurm(reason)
-
-    def _cancel_tasks(self) -> bool:
-        """Cancel all workers in one call; whether there were any."""
-        views = [
-            view for view in self.workers.values() if not view.state or view.state.startswith("NODE_FAIL")
-        ]
-        tasks = [view.task.job_id for view in views if view.task is not None]
-        if tasks and self._submit.cluster == NAME:
-            arrays = sorted({task.split("_")[0] for task in tasks})
-            subprocess.run(["scancel", *arrays], check=False, capture_output=True)
-        return bool(tasks) and self._submit.cluster == NAME
+        whole = added[: added.rfind(b"\n") + 1]
+        self.size += len(whole)
+        for line in filter(None, whole.decode("utf-8", errors="replace").split("\n")):
+            with contextlib.suppress(ValueError):
+                yield json.loads(line)
 
 
 class SlurmExecutor:
-    """Workers of a Slurm cluster that take jobs from a queue in the results folder.
+    """Job arrays of a Slurm cluster.
 
     Attributes:
         name: The workers, for the user.
 
     Args:
         settings: What to ask of Slurm.
-        worker: What the workers' processes are given.
+        worker: What the processes of tasks are given.
         folder: The results folder, which all machines see under one name.
         listener: Where events of jobs go.
         kind: Whether jobs run on GPUs.
-        cluster: Submitit's name of the cluster; "debug" runs one worker at a time in this process.
+        cluster: Submitit's name of the cluster; "debug" runs one task at a time in this process.
         times: How often things are looked at.
 
     Raises:
         UsageError: Submitit is not installed, there is no Slurm here, or it keeps no accounts.
-        StoreError: The queue cannot be written.
+        StoreError: The folder cannot be written.
     """
 
     def __init__(
@@ -408,15 +298,25 @@ class SlurmExecutor:
         if cluster == NAME:
             _require_slurm()
         self._settings, self._worker, self._kind, self._cluster = settings, worker, kind, cluster
-        self._folder, self._listener = folder.absolute() / "queue", listener
-        self._times = times or SlurmTimes()
-        self._lanes: dict[str, _Lane] = {}
-        self._ended: deque[tuple[_Lane, Finished]] = deque()
-        self._returned: tuple[_Lane, str] | None = None
+        self._listener, self._times = listener, times or SlurmTimes()
         self._most = settings.workers if cluster == NAME else 1
-        self.name = f"{NAME}: {_words(settings, self._most, kind)}"
-        files.writable(self._folder)
-        sweep(self._folder)
+        self.name = f"{NAME}: {_describe(settings, self._most, kind)}"
+        self._queue = folder.absolute() / "queue"
+        process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "offline": worker.offline}
+        process |= {"libraries": worker.libraries, "environment": dict(worker.environment), "kind": kind}
+        self._alike = digest(process)[:16]
+        self._folder = self._queue / f"{self._alike}-{secrets.token_hex(4)}"
+        self._wanted: dict[str, Job] = {}
+        self._waiting: dict[str, tuple[Job, bytes]] = {}
+        self._views: list[_GroupView] = []
+        self._mute: list[_GroupView] = []
+        self._stored: list[Path] = []
+        self._next: dict[str, float] = {}
+        self._refused_since: float | None = None
+        self._leases: dict[Path, Leases] = {}
+        for part in ("arrays", "done", "log", "stop", "submitit"):
+            files.writable(self._folder / part)
+        self._claim(self._folder)
 
     def check(self, jobs: Iterable[Job]) -> None:
         """Refuse jobs for which Slurm has no machine, before anything starts.
@@ -430,110 +330,278 @@ class SlurmExecutor:
         for gpus in sorted({self._gpus(job) for job in every}) if self._cluster == NAME else ():
             self._test(gpus)
 
-    def lane(self, job: Job) -> str:
-        """The lane of a job: the GPUs of its worker."""
-        return str(self._gpus(job))
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The machines with tasks, and the tasks that wait for one."""
+        hosts: dict[str, list[_GroupView]] = defaultdict(list)
+        for view in self._views:
+            if view.is_live:
+                hosts[view.host if view.started else ""].append(view)
+        waiting = len(hosts.pop("", []))
+        found = [
+            Node(
+                name=host,
+                devices=tuple({view.devices for view in views}),
+                workers=len(views),
+                busy=len(views),
+            )
+            for host, views in sorted(hosts.items())
+        ]
+        return (*found, *([Node(name=NAME, state="asked for", workers=waiting)] if waiting else []))
 
-    def expect(self, lane: str, count: int) -> None:
-        """Do nothing: workers are asked for by the jobs in the queue."""
+    def has_room(self) -> bool:
+        """Whether the driver has handed over few jobs yet."""
+        return len(self._wanted) < MOST
 
-    def running(self) -> tuple[str, ...]:
-        """None: a job that is in the queue already is found when it is submitted."""
-        return ()
-
-    def has_room(self, job: Job) -> bool:
-        """Whether there are few jobs in the queue yet."""
-        lane = self._lanes.get(self.lane(job))
-        return lane is None or len(lane.wanted) < _AHEAD * self._settings.workers
-
-    def submit(self, job: Job, inputs: Inputs) -> Seat:
-        """Put a job into the queue, or wait for the one that an earlier driver has put there."""
-        self._acknowledge()
-        name = self.lane(job)
-        if name not in self._lanes:
-            self._lanes[name] = self._open(self._gpus(job))
-        self._lanes[name].add(job, inputs)
-        gpus = self._gpus(job)
-        return Seat(node=NAME, devices=("GPU",) * gpus or ("cpu",))
+    def submit(self, job: Job, inputs: Inputs) -> None:
+        """Take a job for the next array, or wait for it where an earlier driver has left it."""
+        self._adopt()
+        self._wanted[job.key] = job
+        known = any(job.key in view.keys and view.is_live for view in self._views)
+        if not known and not any((folder / "done" / job.key).exists() for folder in self._leases):
+            self._waiting[job.key] = (job, pickle.dumps((job, dict(inputs))))
 
     def poll(self, seconds: float) -> list[Finished]:
-        """Pass on events, and ask for workers; gives one job that ended, after `seconds` at the latest.
+        """Submit what waits and pass on events; gives the jobs that ended, after `seconds` at the latest.
 
-        The end of a job stays in the queue until the next call, by which the driver has stored it.
+        The end of a job stays in its folder until the next call, by which the driver has stored it.
 
         Raises:
-            UsageError: A worker refuses to work, or Slurm to give any.
-            StoreError: The queue cannot be written.
+            UsageError: A task refuses to work, or Slurm to take any.
+            StoreError: The folder cannot be written.
         """
-        self._acknowledge()
+        self._remove_stored()
         ends = time.monotonic() + seconds
-        while not self._ended:
-            for lane in [*self._lanes.values()]:
-                self._ended += ((lane, finished) for finished in lane.look())
-                self._ask(lane)
+        while True:
+            self._submit_waiting()
+            self._hear()
+            ended = [*self._collect(), *self._look_at_states()]
             left = ends - time.monotonic()
-            if left <= 0 or self._ended:
-                break
+            if ended or left <= 0:
+                return ended
             time.sleep(min(self._times.look, left))
-        if not self._ended:
-            return []
-        lane, finished = self._ended.popleft()
-        self._returned = (lane, finished.key)
-        return [finished]
 
     def cancel(self, key: str) -> None:
-        """Have a job's worker stop it, whose end is not told any more; a training writes a checkpoint."""
-        for lane in self._lanes.values():
-            if key in lane.wanted:
-                lane.cancel(key)
-        for one in [one for one in self._ended if one[1].key == key]:
-            one[0].queue.remove(key)
-            self._ended.remove(one)
-
-    def nodes(self) -> tuple[Node, ...]:
-        """The machines with workers, and the workers that were asked for."""
-        every = [(lane, view) for lane in self._lanes.values() for view in lane.workers.values()]
-        live = [one for one in every if one[1].is_live(self._times.lost)]
-        waiting = sum(view.is_asked_for for _, view in live)
-        hosts: dict[str, list[tuple[_Lane, _WorkerView]]] = {}
-        for one in live:
-            if not one[1].is_asked_for:
-                hosts.setdefault(one[1].host, []).append(one)
-        found = [self._node(host, views) for host, views in sorted(hosts.items())]
-        return (*found, *([Node(name=NAME, state="asked for", workers=waiting)] if waiting else []))
+        """Have a job's task stop it, whose end is not told any more; a training writes a checkpoint."""
+        self._waiting.pop(key, None)
+        self._wanted.pop(key, None)
+        for view in self._views:
+            if key in view.keys:
+                view.keys.discard(key)
+                (view.folder / "stop" / f"{view.group}-{key}").touch()
 
     def close(self) -> None:
         """Stop running jobs, a training with a checkpoint, and leave nothing in Slurm's queue."""
-        self._acknowledge()
-        keep = {finished.key for _, finished in self._ended}
-        try:
-            for lane in self._lanes.values():
-                keep |= lane.wanted.keys()
-                lane.stop_jobs(LAST_CHECKPOINT + 20)
-        finally:
-            for lane in self._lanes.values():
-                lane.close(keep)
+        self._remove_stored()
+        trains = any(job.kind == "train" for job in self._wanted.values())
+        for folder in self._leases:
             with contextlib.suppress(OSError):
-                self._folder.rmdir()  # where nothing is left in it
+                (folder / "stop" / "all").touch()
+        ends = time.monotonic() + (LAST_CHECKPOINT + 20 if trains else _FAREWELL)
+        while any(view.started and view.is_live for view in self._views) and time.monotonic() < ends:
+            time.sleep(self._times.look)
+            with contextlib.suppress(HarnessError):
+                self._hear()
+        arrays = {view.task.job_id.split("_")[0] for view in self._views if not view.state}
+        if arrays and self._cluster == NAME:
+            subprocess.run(["scancel", *sorted(arrays)], check=False, capture_output=True)
+        for folder, leases in self._leases.items():
+            leases.close()
+            if any((folder / "done").glob("*")):  # ends that nobody has stored wait for the next driver
+                for part in ("arrays", "log", "stop", "submitit"):
+                    shutil.rmtree(folder / part, ignore_errors=True)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._queue.rmdir()  # where nothing is left in it
 
-    def _acknowledge(self) -> None:
-        """Remove what the driver has stored since the last call."""
-        if self._returned is not None:
-            lane, key = self._returned
-            lane.queue.remove(key)
-            self._returned = None
+    # What earlier drivers have left
 
-    def _ask(self, lane: _Lane) -> None:
-        """Ask for workers of a lane, which has one at least where others have taken all."""
-        free = self._most - sum(other.live for other in self._lanes.values())
-        lane.ask(max(free, int(not lane.live)))
+    def _claim(self, folder: Path) -> bool:
+        """Take a driver's folder, unless its driver lives."""
+        leases = self._leases.get(folder) or Leases(folder)
+        if leases.claim("driver"):
+            self._leases[folder] = leases
+        return folder in self._leases
 
-    def _node(self, host: str, workers: Sequence[tuple[_Lane, _WorkerView]]) -> Node:
-        lives = {view.life for _, view in workers}
-        claims = [claim for lane in {lane for lane, _ in workers} for claim in lane.queue.claims().values()]
-        devices = sorted({view.devices for _, view in workers})
-        busy = len({claim.life for claim in claims} & lives)
-        return Node(name=host, devices=tuple(devices), workers=len(workers), busy=busy)
+    def _adopt(self) -> None:
+        """Take over the tasks and ends of drivers with the same settings that are gone."""
+        if not self._is_due("adopt", self._times.states):
+            return
+        for folder in self._queue.glob(f"{self._alike}-*"):
+            if folder not in self._leases and self._claim(folder):
+                for path in (folder / "arrays").glob("*"):
+                    for task, (group, keys) in json.loads(path.read_bytes()).items():
+                        self._views.append(self._adopted(folder, task, group, keys))
+
+    def _adopted(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
+        from submitit import SlurmJob
+
+        job: Task[str] = SlurmJob(folder=folder / "submitit", job_id=task)
+        return _GroupView(folder=folder, group=group, keys={*keys}, task=job)
+
+    # Arrays
+
+    def _submit_waiting(self) -> None:
+        """Ask Slurm for one array of each number of GPUs with the jobs that wait, as far as workers are free.
+
+        Raises:
+            UsageError: Slurm refuses.
+            StoreError: The disk is full.
+        """
+        live = sum(view.is_live for view in self._views)
+        if not self._waiting or live >= self._most or (live and not self._is_due("wave", self._times.wave)):
+            return
+        self._next["wave"] = time.monotonic() + self._times.wave
+        by_gpus: dict[int, list[Job]] = defaultdict(list)
+        for job, _ in self._waiting.values():
+            by_gpus[self._gpus(job)].append(job)
+        for gpus, jobs in by_gpus.items():
+            groups = [self._group(part, gpus) for part in _parts(jobs, self._most - live)]
+            for at in range(0, len(groups), most := _largest_array()):
+                self._submit_array(groups[at : at + most], gpus)
+
+    def _group(self, jobs: Sequence[Job], gpus: int) -> JobGroup:
+        return JobGroup(
+            name=secrets.token_hex(6),
+            folder=self._folder,
+            jobs={job.key: self._waiting[job.key][1] for job in jobs},
+            settings=self._worker,
+            kind=self._kind,
+            gpus=gpus,
+            minutes=self._settings.minutes,
+            warning=self._times.warning,
+        )
+
+    def _submit_array(self, groups: list[JobGroup], gpus: int) -> None:
+        submit = self._submitit(gpus)
+        try:
+            with _clean_environment():
+                tasks = submit.submit_array(groups)
+        except OSError as error:
+            raise files.write_error(self._folder, error) from error
+        except RuntimeError as error:  # submitit's errors
+            self._refuse(str(error))
+            return
+        self._refused_since = None
+        pairs = list(zip(tasks, groups, strict=True))
+        noted = {task.job_id: (group.name, [*group.jobs]) for task, group in pairs}
+        files.write_once(self._folder / "arrays" / tasks[0].job_id, json.dumps(noted).encode())
+        for task, group in pairs:
+            view = _GroupView(folder=self._folder, group=group.name, keys={*group.jobs}, task=task)
+            self._views.append(view)
+            for key in group.jobs:
+                del self._waiting[key]
+            if self._cluster != NAME:
+                task.results()  # it runs here and now
+
+    def _refuse(self, reason: str) -> None:
+        """Raise the refusal of Slurm; one of more tasks, which may pass, not before some time."""
+        now = time.monotonic()
+        self._refused_since = self._refused_since or now
+        live = any(view.is_live for view in self._views)
+        if not self._views or (not live and now - self._refused_since > self._times.refusal):
+            raise _refused_by_slurm(reason)
+
+    # What tasks say, and what Slurm says of them
+
+    def _hear(self) -> None:
+        """Read what tasks have said.
+
+        Raises:
+            UsageError: A task refuses to work.
+            StoreError: A task has no room for its output.
+        """
+        for view in self._views:
+            for said in view.read():
+                match said["kind"]:
+                    case "start":
+                        view.host, view.devices = said["text"], said["devices"]
+                        view.started, view.ended = True, False
+                        self._mute.clear()
+                    case "event" if said["key"] in self._wanted:
+                        self._listener(said["key"], Event(**said["event"]))
+                    case "end":
+                        view.ended = True
+                    case "refusal":
+                        view.ended = True
+                        raise refused(said["text"])
+                    case "full":
+                        raise StoreError(f"A worker on {view.host}: {said['text']}")
+
+    def _collect(self) -> Iterator[Finished]:
+        """The ends of jobs that are wanted."""
+        for folder in self._leases:
+            with contextlib.suppress(OSError):
+                for name in os.listdir(folder / "done"):
+                    if name in self._wanted:
+                        yield self._take_end(folder / "done" / name)
+
+    def _take_end(self, path: Path) -> Finished:
+        try:
+            finished: Finished = pickle.loads(path.read_bytes())
+        except Exception as error:  # damaged, or of classes that are not here
+            finished = failed(path.name, error)
+        self._forget(path.name)
+        self._stored.append(path)
+        return finished
+
+    def _forget(self, key: str) -> None:
+        del self._wanted[key]
+        for view in self._views:
+            view.keys.discard(key)
+
+    def _remove_stored(self) -> None:
+        """Remove the ends that the driver has stored since the last call."""
+        for path in self._stored:
+            path.unlink(missing_ok=True)
+        self._stored = []
+
+    def _look_at_states(self) -> Iterator[Finished]:
+        """The jobs whose task is over without them; one call of sacct tells of all tasks."""
+        if self._cluster != NAME or not self._is_due("states", self._times.states):
+            return
+        self._adopt()
+        # One look later whatever a task wrote last is seen on a shared file system, too.
+        for view in [view for view in self._views if view.state]:
+            self._views.remove(view)
+            yield from (self._lost(view, key) for key in [*view.keys] if key in self._wanted)
+        if self._views:
+            self._views[0].task.get_info(mode="force")
+        for view in self._views:
+            watcher, name = view.task.watcher, view.task.job_id
+            if watcher.is_done(name, mode="cache"):
+                view.state = watcher.get_state(name, mode="cache")
+                if not view.started and view.keys and not view.state.startswith(_NO_FAULT):
+                    self._mute.append(view)
+        self._require_words()
+
+    def _lost(self, view: _GroupView, key: str) -> Finished:
+        self._forget(key)
+        files.writable(view.folder)  # where it is not, the task could not say so
+        where = f" on {view.host}" if view.host else ""
+        message = f"The worker {view.task.job_id}{where} is gone ({view.state})."
+        memory = view.state.startswith("OUT_OF_ME")
+        failure = Failure(kind="WorkerLost", message=message, cause="memory" if memory else "node")
+        return Finished(key=key, failure=failure)
+
+    def _require_words(self) -> None:
+        """Give up where tasks, one after the other, end before they can say anything."""
+        if len(self._mute) >= min(_MUTE, self._most):
+            last = self._mute[-1]
+            raise UsageError(
+                f"Workers of Slurm end before they say a word, the last as {last.state}. {_tail(last.task)}",
+                hint=f"Every machine of the partition must see {self._queue.parent} under this name and have "
+                "the same Python; what a worker needs before it starts is setup=LINE.",
+            )
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        """Whether something is to be done again, so many seconds after the last time."""
+        now = time.monotonic()
+        if now < self._next.get(what, 0.0):
+            return False
+        self._next[what] = now + seconds
+        return True
 
     def _gpus(self, job: Job) -> int:
         return max(self._settings.gpus, job.resources.devices) if self._kind == "cuda" else 0
@@ -575,31 +643,11 @@ class SlurmExecutor:
             del given["gpus_per_node"]
         return {**{name: value for name, value in given.items() if value}, **others}
 
-    def _open(self, gpus: int) -> _Lane:
-        one, worker = self._settings, self._worker
-        resources = {"kind": self._kind, "gpus": gpus, "cpus": one.cpus, "memory": one.memory}
-        process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "offline": worker.offline}
-        process |= {"libraries": worker.libraries}
-        name = digest({**resources, **process, "environment": dict(worker.environment)})[:16]
-        task = QueueWorker(
-            settings=worker,
-            queue=self._folder / name,
-            kind=self._kind,
-            gpus=gpus,
-            seconds=60.0 * one.minutes,
-            idle=one.idle if self._cluster == NAME else 0.0,
-            beat=self._times.beat,
-            warning=self._times.warning,
-        )
-        submit = self._submitit(task.queue / "logs", gpus)
-        return _Lane(
-            JobQueue(task.queue), worker=task, submit=submit, listener=self._listener, times=self._times
-        )
-
-    def _submitit(self, logs: Path, gpus: int) -> AutoExecutor:
-        """Submitit's executor for workers of so many GPUs."""
+    def _submitit(self, gpus: int) -> AutoExecutor:
+        """Submitit's executor for tasks of so many GPUs."""
         from submitit import AutoExecutor
 
+        logs = self._folder / "submitit"
         if self._cluster != NAME:
             return AutoExecutor(folder=logs, cluster=self._cluster)
         found = AutoExecutor(folder=logs, cluster=NAME, slurm_max_num_timeout=1_000_000)
@@ -620,10 +668,29 @@ class SlurmExecutor:
         return found
 
 
-def _words(settings: SlurmSettings, workers: int, kind: str) -> str:
+def _describe(settings: SlurmSettings, workers: int, kind: str) -> str:
     where = f"partition {settings.partition}" if settings.partition else "the default partition"
     count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
     return f"{where}, {_plural(workers, 'worker')} of {_plural(count, unit)}"
+
+
+def _parts(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
+    """Jobs in parts of one model each: as many as there are tasks, and one for each model at least.
+
+    Long jobs are dealt out first, so that parts take about the same time.
+    """
+    by_model: dict[str, list[Job]] = defaultdict(list)
+    for job in sorted(jobs, key=lambda job: -(job.resources.seconds or 0.0)):
+        by_model[job.model].append(job)
+    each = max(1, tasks // len(by_model))
+    return [part for own in by_model.values() for at in range(each) if (part := own[at::each])]
+
+
+def _largest_array() -> int:
+    """The tasks that an array may have."""
+    done = _run(["scontrol", "show", "config"]) if shutil.which("scontrol") else None
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout if done else "")
+    return max(1, int(found[1]) - 1) if found else 1000
 
 
 def _plural(count: int, word: str) -> str:

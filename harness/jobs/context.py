@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 EventKind = Literal[
+    "placed",
     "stage",
     "encoding",
     "encoded",
@@ -48,11 +49,11 @@ EventKind = Literal[
 class Event:
     """A message from a running job to the driver.
 
-    `stage` names the step that begins, `encoding`, `ranking` and `training` announce texts (with all their
-    tokens, about) and steps, `encoded`, `ranked` and `trained` count finished ones (`text` has the
-    loss of a training), `failed` says why a run has no record, `finished`
-    what a training has made, `note` is for the user and the record, and `vectors` carries a shard to be
-    written.
+    `placed` says on which machine (`text`) and devices a job begins, `stage` names the step that begins,
+    `encoding`, `ranking` and `training` announce texts (with all their tokens, about) and steps, `encoded`,
+    `ranked` and `trained` count finished ones (`text` has the loss of a training), `failed` says why a run
+    has no record, `finished` what a training has made, `note` is for the user and the record, and `vectors`
+    carries a shard to be written.
     """
 
     kind: EventKind
@@ -61,6 +62,7 @@ class Event:
     tokens: int = 0
     steps: int = 0
     seconds: float = 0.0
+    devices: tuple[str, ...] = ()
     space: Mapping[str, object] = field(default_factory=dict)
     content: bytes = b""
 

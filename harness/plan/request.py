@@ -51,10 +51,9 @@ class Request:
     where that is given (`recipe=data` for one of several trainings), with a checkpoint every
     `checkpoint_minutes`. A `sweep` of one setting (a name with values) makes one for each value, and that
     with the best mean of the main scores of the tasks in `select` (`suite:task,task`) is the model. `devices`
-    are torch device names; several devices run one worker process each. With an
-    `executor` other than `local` jobs run on a cluster, spelled as on the
-    command line, where requests of a higher `priority` go first. At most `batch_tokens` padded tokens
-    are encoded at once on each, apart from a longer text, which runs alone. A model whose vectors depend on
+    are torch device names; several devices run one worker process each. With an `executor` other than `local`
+    jobs run on a cluster, spelled as on the command line. At most `batch_tokens` padded tokens are encoded at
+    once on each, apart from a longer text, which runs alone. A model whose vectors depend on
     context documents is evaluated with as many draws of them as `context_seeds` says. With `gate` off, a
     model runs although the sanity gate refuses it, and its records say so; `allow_extra` are tensors (with *
     and ?) that may have no place in a model. After `budget` seconds no new job starts: the remaining tasks
@@ -83,7 +82,6 @@ class Request:
     offline: bool = False
     devices: tuple[str, ...] = ()
     executor: str = LOCAL
-    priority: int = 0
     threads: int | None = None
     batch_tokens: int | None = None
     workers: int | None = None

@@ -33,11 +33,13 @@ class FakeSlurm:
         self.folder = folder
         self.bin = folder / "bin"
 
-    def install(self, *, slots: int = 2, partitions: tuple[str, ...] = ("cpu",), gpus: int = 0) -> None:
+    def install(
+        self, *, slots: int = 2, partitions: tuple[str, ...] = ("cpu",), gpus: int = 0, array: int = 1001
+    ) -> None:
         """Make the commands; so many tasks run at once, on machines with so many GPUs."""
         for part in (self.bin, self.folder / "tasks"):
             part.mkdir(parents=True)
-        limits = {"slots": slots, "partitions": partitions, "gpus": gpus}
+        limits = {"slots": slots, "partitions": partitions, "gpus": gpus, "array": array}
         (self.folder / "limits.json").write_text(json.dumps(limits))
         (self.folder / "next").write_text(str(time.time_ns() // 1000 % 10**9))  # unlike any other fake's
         for name in COMMANDS:
@@ -150,6 +152,7 @@ class FakeSlurm:
             copy = self.folder / f"{number}.sh"
             copy.write_text(script.read_text())
             array = re.fullmatch(r"0-(\d+)(%\d+)?", options.get("array", ""))
+            assert array is None or int(array[1]) < self.limits["array"]
             names = [f"{number}_{one}" for one in range(int(array[1]) + 1)] if array else [str(number)]
             for name in names:
                 gpus = int(options.get("gpus-per-node", 0))
@@ -260,6 +263,8 @@ class FakeSlurm:
         return 0
 
     def scontrol(self, verb: str, task: str) -> int:
+        if verb == "show":
+            return _say(sys.stdout, f"MaxArraySize            = {self.limits['array']}")
         assert verb == "requeue"
         with self.lock():
             if self.get(task).get("cancelled"):

@@ -16,7 +16,7 @@ from typing import Any
 
 from fakes import artifact, encoding, task
 from harness.core.errors import HarnessError
-from harness.core.types import Column, Outcome, Suite
+from harness.core.types import Artifact, Column, Outcome, Suite
 from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Result
 from harness.executors.executor import Executor, Finished, Listener
@@ -28,7 +28,7 @@ from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.store import Store
 from harness.training.training import TrainingSpec, run_training
 
-QUICK = SlurmTimes(look=0.05, beat=0.3, lost=6.0, states=0.5, wave=0.2, refusal=5.0)
+QUICK = SlurmTimes(look=0.05, states=0.5, wave=0.2, refusal=5.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def worker_settings(folder: Path, **changes: Any) -> WorkerSettings:
 
 def driver(folder: Path, planned: Plan, **options: Any) -> Driver:
     """A driver of the plan through Slurm."""
-    settings = SlurmSettings(**{"partition": "cpu", "workers": 3, "cpus": 1, "idle": 2.0, **options})
+    settings = SlurmSettings(**{"partition": "cpu", "workers": 3, "cpus": 1, **options})
 
     def opened(listener: Listener) -> Executor:
         return SlurmExecutor(
@@ -165,6 +165,13 @@ class Act:
 
 
 @dataclass(frozen=True)
+class ActOnModel(Act):
+    """The same with a model."""
+
+    artifact: Artifact | None = None
+
+
+@dataclass(frozen=True)
 class Large:
     """Work with a large output."""
 
@@ -188,7 +195,7 @@ def executor(
     folder: Path, listener: Callable[[str, Event], None] | None = None, **options: Any
 ) -> SlurmExecutor:
     fields = {name: options.pop(name) for name in ("kind", "cluster", "times", "worker") if name in options}
-    given = {"partition": "cpu", "workers": 2, "cpus": 1, "idle": 1.0, **options}
+    given = {"partition": "cpu", "workers": 2, "cpus": 1, **options}
     usual: dict[str, Any] = {"worker": worker_settings(folder), "kind": "cpu", "times": QUICK}
     return SlurmExecutor(
         SlurmSettings(**given),

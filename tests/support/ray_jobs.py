@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from harness.core.errors import HarnessError
 from harness.driver.execute import Driver
 from harness.executors.executor import Executor, Listener, RaySettings
 from harness.executors.ray import RayExecutor
@@ -22,7 +23,6 @@ def driver(folder: Path, planned: Plan, address: str = "", **settings: Any) -> D
         executor = RayExecutor(
             RaySettings(address=address),
             worker=worker_settings(folder, **settings),
-            results=store.root,
             kind="cpu",
         )
         return executor.begin(listener, planned.jobs)
@@ -32,9 +32,9 @@ def driver(folder: Path, planned: Plan, address: str = "", **settings: Any) -> D
 
 
 if __name__ == "__main__":
-    root = Path(sys.argv[1])
-    sys.exit(
-        0
-        if done(driver(root, plan(root, int(sys.argv[2]), seconds=float(sys.argv[3])), sys.argv[4]).run())
-        else 1
-    )
+    root, tasks, seconds, *address = sys.argv[1:]
+    try:
+        made = driver(Path(root), plan(Path(root), int(tasks), seconds=float(seconds)), *address)
+        sys.exit(0 if done(made.run()) else 1)
+    except HarnessError as error:
+        sys.exit(str(error))

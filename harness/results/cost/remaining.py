@@ -27,18 +27,14 @@ distributions, the larger ones of S / P + T and of C.
 
 from __future__ import annotations
 
-import contextlib
 import graphlib
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from statistics import NormalDist
 
-from harness.core import files
-from harness.core.errors import StoreError
 from harness.results.cost.duration import TimeRange
 
 LEVEL = 0.8
@@ -300,33 +296,3 @@ class _Remainder:
 def _bounds(count: int) -> tuple[float, float]:
     """The shares of the bounds of each of several, all of which lie below the bounds of their largest one."""
     return ((1 - LEVEL) / 2) ** (1 / count), ((1 + LEVEL) / 2) ** (1 / count)
-
-
-class LongestDurations:
-    """The seconds of the longest job of each group, in files of a folder that machines share."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def note(self, groups: Sequence[str], seconds: float) -> None:
-        """Note that a job of some groups took so many seconds, or more; on a full disk it is lost."""
-        for name in groups:
-            if seconds > self._longest(name):
-                with contextlib.suppress(StoreError):
-                    files.replace(self.folder / name, str(seconds).encode())
-
-    def expect(self, groups: Sequence[str], planned: float | None = None) -> float:
-        """The seconds that a job may take: of the longest of its narrowest group, else as planned, else 0.
-
-        Args:
-            groups: What the job is alike with, the narrowest first.
-            planned: The upper bound of the plan; before a group any wider than the first is asked.
-        """
-        first = self._longest(groups[0]) if groups else 0.0
-        return first or planned or next(filter(None, map(self._longest, groups[1:])), 0.0)
-
-    def _longest(self, name: str) -> float:
-        try:
-            return float((self.folder / name).read_text())
-        except (OSError, ValueError):
-            return 0.0

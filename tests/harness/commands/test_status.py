@@ -39,9 +39,11 @@ def run(results: Path, now: list[float]) -> RunLog:
         clock=lambda: now[0],
         every=3600.0,
     )
-    log.started(TRAINING, "gpu-1", ("cuda:0", "cuda:1"))
+    log.submitted(TRAINING)
+    log.heard(TRAINING, Event(kind="placed", text="gpu-1", devices=("cuda:0", "cuda:1")))
     for one in RUNS[:2]:
-        log.started(one, "gpu-2", ("cuda:0",))
+        log.submitted(one)
+        log.heard(one, Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
     log.nodes(
         [Node(name="gpu-1", workers=2, busy=2), Node(name="gpu-2", state="lost", reason="no heartbeat")]
     )
@@ -51,7 +53,8 @@ def run(results: Path, now: list[float]) -> RunLog:
     log.ended(
         RUNS[1], "failed", Failure(kind="DataError", message="No such file.", hint="Type harness data.")
     )
-    log.started(RUNS[2], "gpu-2", ("cuda:0",))
+    log.submitted(RUNS[2])
+    log.heard(RUNS[2], Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
     now[0] = 1200.0
     log.heard(TRAINING, Event(kind="trained", steps=250))
     log.lost(RUNS[2], "gpu-2 vanished")
@@ -133,7 +136,8 @@ def test_many_running_jobs_are_cut_short(results: Path, command: Asked) -> None:
     ]
     log = RunLog(results / "runs", jobs=jobs, every=3600.0)
     for one in jobs:
-        log.started(one, "node", ("cpu",))
+        log.submitted(one)
+        log.heard(one, Event(kind="placed", text="node", devices=("cpu",)))
     log._write_heartbeat()
     assert "and 5 more (--all)" in command("status")[1]
     assert f"score Task{len(jobs) - 1}" in command("status", "--all")[1]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import ray_jobs
@@ -23,7 +24,7 @@ from harness.executors.executor import Executor, RaySettings, executor_settings
 from harness.executors.local import LocalExecutor
 from harness.executors.node import environment
 from harness.executors.ray import RayExecutor
-from harness.executors.ray_cluster import Demand, Shape
+from harness.executors.ray_cluster import Shape
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Resources
 from harness.storage.store import Store
@@ -67,7 +68,7 @@ def test_settings_of_ray() -> None:
 def test_an_address_that_is_none_is_refused_at_once(tmp_path: Path, address: str, words: str) -> None:
     began = time.monotonic()
     with pytest.raises(UsageError) as caught:
-        RayExecutor(RaySettings(address=address), worker=worker_settings(tmp_path), results=tmp_path)
+        RayExecutor(RaySettings(address=address), worker=worker_settings(tmp_path))
     assert words in str(caught.value)
     assert time.monotonic() - began < 10
 
@@ -75,16 +76,7 @@ def test_an_address_that_is_none_is_refused_at_once(tmp_path: Path, address: str
 def test_without_ray_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"encoder-harness\[ray\]"):
-        RayExecutor(RaySettings(), worker=worker_settings(tmp_path), results=tmp_path)
-
-
-def test_a_driver_gives_way_to_one_of_a_higher_priority() -> None:
-    demand = Demand(ends=False)
-    assert not demand.tell("grid", 0, 100)
-    assert not demand.tell("check", 1, 2)  # it is not behind the grid
-    assert demand.tell("grid", 0, 100)
-    assert not demand.tell("check", 1, 0)
-    assert not demand.tell("grid", 0, 100)  # nothing of the check waits any more
+        RayExecutor(RaySettings(), worker=worker_settings(tmp_path))
 
 
 def test_the_room_of_a_shape() -> None:
@@ -186,3 +178,16 @@ def test_nodes_and_drivers_are_killed_and_nothing_is_lost(tmp_path: Path, nodes:
     with contextlib.suppress(AssertionError):  # what is left says more
         wait(lambda: not left(), 90)
     assert left() == []
+
+
+@pytest.mark.slow
+def test_a_cluster_of_this_machine_that_dies_ends_the_run(tmp_path: Path) -> None:
+    command = [sys.executable, ray_jobs.__file__, str(tmp_path), "20", "3"]
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(SUPPORT), str(Path.cwd())))
+    with (tmp_path / "said").open("w") as said:
+        driver = subprocess.Popen(command, stderr=said, stdout=said)
+    wait(lambda: begun(tmp_path), 60)
+    (raylet,) = [one for one in psutil.Process(driver.pid).children() if one.name() == "raylet"]
+    raylet.kill()
+    assert driver.wait(60) == 1
+    assert "The Ray cluster is gone" in (tmp_path / "said").read_text()

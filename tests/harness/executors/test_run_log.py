@@ -41,7 +41,8 @@ class Logged:
 
     def start(self, one: Job, device: str = "cuda:0", *, at: float, node: str = "a") -> None:
         self.now = at
-        self.log.started(one, node, (device,))
+        self.log.submitted(one)
+        self.log.heard(one, Event(kind="placed", text=node, devices=(device,)))
 
     def end(self, one: Job, how: Any = "done", failure: Failure | None = None, *, at: float) -> None:
         self.now = at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import random
 import signal
 import subprocess
@@ -16,18 +15,16 @@ from typing import Any
 
 import pytest
 
+import fakes
 import queued_jobs
 from fake_slurm import FakeSlurm
 from harness.core.errors import StoreError, UsageError
 from harness.driver.execute import Driver
-from harness.executors import slurm_queue as queues
-from harness.executors.executor import Failure, Finished
-from harness.executors.slurm import SlurmSettings
-from harness.executors.slurm_queue import Claim, JobQueue, WorkerLog, WorkerMessage
-from harness.jobs.context import Event
-from harness.jobs.jobs import Job, Place, Resources
+from harness.executors.executor import SlurmSettings
+from harness.executors.slurm import _parts
+from harness.jobs.jobs import Job, Resources
 from harness.storage.store import Store
-from queued_jobs import QUICK, Act, Large, ends, executor, wait
+from queued_jobs import QUICK, Act, ActOnModel, Large, ends, executor, wait
 
 
 def job(do: str = "", file: Path = Path(), **fields: Any) -> Job:
@@ -65,113 +62,13 @@ def test_settings_are_typed_in_a_line() -> None:
         ("gpus=one", "gpus of slurm cannot be 'one'."),
         ("memory=nan", "memory of slurm cannot be 'nan'.\nIt is a number, 0 or more."),
         ("cpus=2,cpus=3", "cpus of slurm is given twice."),
+        ("idle=3", "idle of slurm was removed: a worker ends when its jobs are done."),
     ],
 )
 def test_settings_that_cannot_be_are_named(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         SlurmSettings.parse(text)
     assert message in str(caught.value)
-
-
-# The queue
-
-
-@pytest.fixture
-def queue(tmp_path: Path) -> JobQueue:
-    made = JobQueue(tmp_path / "queue")
-    made.prepare()
-    return made
-
-
-A, B = (Claim(worker=name, life=f"life of {name}") for name in "ab")
-
-
-def test_one_of_two_workers_has_a_job_and_its_end_is_the_first(queue: JobQueue) -> None:
-    queue.add(job("x"), {"k": {"n": b"input"}})
-    assert queue.take("key-x", A) == (job("x"), {"k": {"n": b"input"}})
-    assert queue.take("key-x", B) is None
-    queue.finish(Finished(key="key-x", output={"n": b"of b"}), B)
-    assert queue.done() == set()
-    queue.finish(Finished(key="key-x", output={"n": b"of a"}), A)
-    assert queue.end_of("key-x") == Finished(key="key-x", output={"n": b"of a"})
-    assert queue.free() == []
-
-
-def test_a_worker_that_was_given_up_changes_nothing_any_more(queue: JobQueue) -> None:
-    queue.add(job("x"), {})
-    assert queue.take("key-x", A)
-    queue.remove("key-x")
-    queue.add(job("x"), {})
-    assert queue.take("key-x", B)
-    queue.release("key-x", A)
-    queue.finish(Finished(key="key-x"), A)
-    assert (queue.claims(), queue.done()) == ({"key-x": B}, set())
-
-
-def test_a_worker_gives_back_what_it_held_in_its_former_life(queue: JobQueue) -> None:
-    for name in ("x", "y", "z"):
-        queue.add(job(name), {})
-    queue.take("key-x", A)
-    queue.take("key-y", B)
-    queue.take("key-z", A)
-    queue.finish(Finished(key="key-z"), A)
-    queue.release_former(replace(A, life="new"))
-    assert queue.free() == ["key-x"]
-
-
-def test_jobs_are_free_in_the_order_in_which_they_came(queue: JobQueue) -> None:
-    for number, name in enumerate("cab"):
-        queue.add(job(name), {})
-        os.utime(queue.folder / "jobs" / f"key-{name}", (number, number))
-    assert queue.free() == ["key-c", "key-a", "key-b"]
-
-
-def test_a_job_of_a_module_that_is_not_here_fails_by_itself(queue: JobQueue) -> None:
-    content = (
-        pickle.dumps(job("x"))
-        .replace(b"queued_jobs", b"no_such_mod")
-        .replace(b"harness.jobs.jobs", b"harness.jobs.nojo")
-    )
-    (queue.folder / "jobs" / "key-x").write_bytes(content)
-    failure = queue.take("key-x", A)
-    assert isinstance(failure, Failure)
-    assert failure.kind == "ModuleNotFoundError"
-
-
-def test_what_a_job_takes_is_expected_from_its_task_its_kind_or_all(queue: JobQueue) -> None:
-    def score(task: str) -> Job:
-        return job(task, kind="score", place=Place(artifact="model", task=task))
-
-    assert queue.estimate(score("A")) == 0.0
-    queue.note_duration(job("x", kind="train"), 50.0)
-    assert queue.estimate(score("A")) == 50.0
-    for seconds in (3.0, 7.0, 5.0):
-        queue.note_duration(score("A"), seconds)
-    queue.note_duration(score("B"), 2.0)
-    assert [queue.estimate(score(task)) for task in "ABC"] == [7.0, 2.0, 7.0]
-    assert queue.estimate(job("y", kind="rank")) == 50.0
-
-
-def test_messages_are_read_once_and_whole(queue: JobQueue) -> None:
-    log, seen = queue.log("a"), queue.log("a")
-    event = Event(kind="encoded", texts=3, seconds=0.5)
-    log.add(WorkerMessage(kind="event", key="k", event=event))
-    assert [message.event for message in seen.read()] == [event]
-    with (queue.folder / "workers" / "a").open("a") as file:
-        file.write('{"kind": "be')  # killed here; the next life goes on in the same file
-    assert list(seen.read()) == []
-    log.add(WorkerMessage(kind="start", text="host", life="2"))
-    assert list(seen.read()) == [WorkerMessage(kind="start", text="host", life="2")]
-    assert list(WorkerLog(queue.folder / "workers" / "nobody").read()) == []
-
-
-def test_queues_in_which_nothing_changes_are_swept(tmp_path: Path) -> None:
-    for name in ("old", "new"):
-        JobQueue(tmp_path / name).prepare()
-    for path in (tmp_path / "old", *(tmp_path / "old").rglob("*")):
-        os.utime(path, (1, 1))
-    queues.sweep(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 # Runs
@@ -209,7 +106,7 @@ def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
     seconds = time.monotonic() - started
     assert queued_jobs.records(folder) == serial(tmp_path / "serial", 12)
     assert set(queued_jobs.begun(folder).values()) == {1}
-    assert slurm.calls("sbatch") <= 2  # the first for the only job that can begin
+    assert slurm.calls("sbatch") <= 6  # the first for the only job that can begin
     assert slurm.calls("sacct") <= 2 + seconds / QUICK.states
     assert slurm.calls("scancel") == 1
     wait(lambda: not slurm.tasks("PENDING", "RUNNING"))
@@ -231,8 +128,7 @@ def disturb(slurm: FakeSlurm, folder: Path, chance: random.Random) -> bool:
         return False
     name = chance.choice(running)
     how = chance.choice(["preempt", "preempt everywhere", "lose", "kill"])
-    spoke = any((folder / "results" / "queue").glob(f"*/workers/{name}"))
-    if how == "lose" or not spoke:
+    if how == "lose":
         slurm.lose(name)
     elif how == "kill":
         slurm.kill(name)
@@ -293,16 +189,15 @@ def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: Fake
     made = executor(folder, lambda key, event: heard.append(f"{key} {event.text}"))
     assert made.name == "slurm: partition cpu, 2 workers of 1 CPU"
     for name in ("wait", "other"):
-        assert made.has_room(job(name, folder))
+        assert made.has_room()
         made.submit(job(name, folder), {})
     (finished,) = ends(made)
     assert finished.output["said"] == b"other"
     wait(lambda: made.poll(0.1) == [] and "key-wait here" in heard)
-    (node,) = made.nodes()
-    assert (node.workers, node.busy, node.state) == (2, 1, "alive")
-    (queue,) = (folder / "results" / "queue").iterdir()
+    (node,) = made.nodes
+    assert (node.workers, node.busy, node.state) == (1, 1, "alive")
     made.cancel("key-wait")
-    wait(lambda: not JobQueue(queue).claims())
+    wait(lambda: made.poll(0.1) == [] and not made.nodes)
     made.submit(job("wait", folder), {})
     wait(lambda: made.poll(0.1) == [] and heard.count("key-wait here") == 2)
     made.close()
@@ -313,42 +208,52 @@ def test_a_job_is_cancelled_and_a_close_leaves_nothing(folder: Path, slurm: Fake
     assert not (folder / "results" / "queue").exists()
 
 
-def test_ends_that_the_driver_has_not_seen_wait_for_the_next(folder: Path, slurm: FakeSlurm) -> None:
-    """Of two that ended one was told and stored; the other one outlives even the close."""
+def test_ends_that_the_driver_has_not_stored_wait_for_the_next(folder: Path, slurm: FakeSlurm) -> None:
+    """Of two that ended none was stored: they outlive the close, and no job is run again."""
     made = executor(folder)
     for name in "ab":
         made.submit(job(name, folder), {})
-    (queue,) = (folder / "results" / "queue").iterdir()
     assert made.poll(0.0) == []
-    wait(lambda: len(JobQueue(queue).done()) == 2)
-    (told,) = ends(made)
+    wait(lambda: len([*folder.glob("results/queue/*/done/*")]) == 2)
     made.close()
     wait(lambda: not slurm.processes())
     again = executor(folder)
-    (left,) = {"key-a", "key-b"} - {told.key}
-    again.submit(job(left[-1], folder), {})
-    assert ends(again)[0].output["said"] == left[-1].encode()
+    for name in "ab":
+        again.submit(job(name, folder), {})
+    said = sorted(finished.output["said"] for finished in ends(again, 2))
     again.close()
+    assert said == [b"a", b"b"]
     assert not (folder / "results" / "queue").exists()
     assert sorted((folder / "begun").read_text().split()) == ["a", "b"]
 
 
-@pytest.mark.slow
-def test_two_drivers_share_a_queue_and_its_workers(folder: Path, slurm: FakeSlurm) -> None:
-    one, other = executor(folder, workers=1), executor(folder, workers=1)
-    one.submit(job("wait", folder), {})
-    wait(lambda: one.poll(0.1) == [] and (folder / "begun").exists())
-    other.submit(job("wait", folder), {})
-    other.poll(0.5)
-    one.close()
-    other.submit(job("next", folder), {})
-    (folder / "go").touch()
-    said = {finished.key: finished.output["said"] for finished in ends(other, 2)}
-    other.close()
-    assert said == {"key-wait": b"wait", "key-next": b"next"}
+def test_the_jobs_of_a_model_share_a_task_and_arrays_have_a_limit(folder: Path, slurm: FakeSlurm) -> None:
+    limits = json.loads((slurm.folder / "limits.json").read_text())
+    (slurm.folder / "limits.json").write_text(json.dumps({**limits, "array": 3}))
+    made = executor(folder, workers=2)
+    for model in "xyz":
+        for name in "abcd":
+            named = fakes.artifact(folder / model)
+            act = ActOnModel(do=f"{model}{name}", folder=folder, artifact=replace(named, key=model * 64))
+            made.submit(Job(key=model + name, kind="encode", label="", work=act), {})
+    assert len(ends(made, 12)) == 12
+    made.close()
+    assert len(slurm.tasks()) == 3
+    assert slurm.calls("sbatch") == 2
+    begun = (folder / "begun").read_text().split()
+    assert all([one[1] for one in begun if one[0] == model] == [*"abcd"] for model in "xyz")
     wait(lambda: not slurm.processes())
-    assert not (folder / "results" / "queue").exists()
-    assert slurm.calls("sbatch") == 1
+
+
+def test_parts_are_of_one_model_and_about_as_long() -> None:
+    def model(name: str, count: int) -> list[Job]:
+        act = ActOnModel(artifact=replace(fakes.artifact(Path(name)), key=name * 64))
+        times = [Resources(seconds=float(10 * at)) for at in range(count)]
+        return [Job(key=f"{name}{at}", kind="encode", label="", work=act, resources=one)
+                for at, one in enumerate(times)]  # fmt: skip
+
+    parts = [[job.key for job in part] for part in _parts([*model("x", 4), *model("y", 1)], 4)]
+    assert parts == [["x3", "x1"], ["x2", "x0"], ["y0"]]
 
 
 @pytest.mark.parametrize(
@@ -358,8 +263,8 @@ def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, ho
     made = executor(folder)
     do = "fill" if how == "fill" else "wait"
     made.submit(job(do, folder), {})
-    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
     if how != "fill":
+        wait(lambda: made.poll(0.1) or (folder / "begun").exists())
         (name,) = slurm.tasks("RUNNING")
         getattr(slurm, how)(name)
     (finished,) = ends(made)
@@ -367,21 +272,6 @@ def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, ho
     assert finished.failure is not None
     assert (finished.failure.cause, finished.failure.fault) == (cause, None)
     assert ("is gone" in finished.failure.message) == (how != "fill")
-    wait(lambda: not slurm.processes())
-
-
-def test_a_worker_that_says_nothing_any_more_is_given_up(folder: Path, slurm: FakeSlurm) -> None:
-    """Whatever Slurm says of it: it is stopped here, and its machine's clock says nothing."""
-    made = executor(folder, times=replace(QUICK, lost=2.0))
-    made.submit(job("wait", folder), {})
-    wait(lambda: made.poll(0.1) or (folder / "begun").exists())
-    (name,) = slurm.tasks("RUNNING")
-    os.kill(slurm.get(name)["step"], signal.SIGSTOP)
-    (finished,) = ends(made)
-    os.kill(slurm.get(name)["step"], signal.SIGCONT)
-    assert finished.failure is not None
-    assert (finished.failure.cause, "was silent for 2 s" in finished.failure.message) == ("node", True)
-    made.close()
     wait(lambda: not slurm.processes())
 
 
@@ -399,32 +289,6 @@ def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slur
     assert finished.output["said"] == b"wait"
     assert (folder / "begun").read_text().split() == ["wait", "wait"]
     assert slurm.calls("sbatch") == 1
-    wait(lambda: not slurm.processes())
-
-
-@pytest.mark.slow
-def test_a_worker_ends_when_its_time_may_be_too_short_for_another_job(folder: Path, slurm: FakeSlurm) -> None:
-    made = executor(folder, workers=1, minutes=5)
-    for name in "abc":
-        made.submit(job(name, folder), {})
-    (queue,) = (folder / "results" / "queue").iterdir()
-    JobQueue(queue).note_duration(job("x"), 200.0)  # of 300 s, of which the last 120 are for a checkpoint
-    assert len(ends(made, 3, 60)) == 3
-    assert len(slurm.tasks("COMPLETED")) >= 2
-    made.close()
-    wait(lambda: not slurm.processes())
-
-
-def test_a_worker_leaves_what_is_too_long_to_the_next_one(folder: Path, slurm: FakeSlurm) -> None:
-    made = executor(folder, workers=1, minutes=5)
-    for name, kind in (("a", "encode"), ("b", "score"), ("c", "encode")):
-        made.submit(job(name, folder, kind=kind), {})
-    (queue,) = (folder / "results" / "queue").iterdir()
-    JobQueue(queue).note_duration(job("x"), 1.0)
-    JobQueue(queue).note_duration(job("x", kind="score"), 200.0)
-    assert len(ends(made, 3, 60)) == 3
-    assert (folder / "begun").read_text().split() == ["a", "c", "b"]
-    made.close()
     wait(lambda: not slurm.processes())
 
 
@@ -458,7 +322,6 @@ def test_a_worker_has_the_gpus_that_its_jobs_need(
     made = executor(folder, kind="cuda", gpus=2)
     one = job("x", folder, resources=Resources(devices=devices))
     made.check([one])
-    assert made.lane(one) == str(max(2, devices))
     made.submit(one, {})
     (finished,) = ends(made)
     made.close()

@@ -32,7 +32,7 @@ from harness.results.cost.encoding import (
     read_speeds,
 )
 from harness.results.cost.memory import DiskNeed, PlannedWork, memory_of_job
-from harness.results.cost.remaining import LongestDurations, Work, time_left
+from harness.results.cost.remaining import Work, time_left
 from harness.results.cost.training import FinetuneSpeed, StepTime, expect_training, range_of_runs
 from harness.storage.record import Record
 
@@ -337,18 +337,6 @@ def test_work_that_was_twice_as_slow_as_expected_makes_the_rest_twice_as_long() 
     left = time_left([*ended, Work(key="x", groups=("encode", None), expected=100.0)], 160.0)
     assert left is not None
     assert left.seconds == pytest.approx(200)
-
-
-def test_a_queue_keeps_the_longest_job_of_its_task_and_else_takes_the_plan(tmp_path: Path) -> None:
-    (tmp_path / "durations").mkdir()
-    longest = LongestDurations(tmp_path / "durations")
-    assert longest.expect(("task", "kind")) == 0.0
-    assert longest.expect(("task", "kind"), 30.0) == 30.0
-    longest.note(("other", "kind"), 50.0)
-    assert longest.expect(("task", "kind")) == 50.0
-    assert longest.expect(("task", "kind"), 30.0) == 30.0
-    longest.note(("task", "kind"), 40.0)
-    assert longest.expect(("task", "kind"), 30.0) == 40.0
 
 
 DURATIONS: dict[str, Callable[[random.Random], float]] = {
