@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psutil
 from filelock import SoftFileLease, Timeout
 
 from harness.core.errors import StoreError
@@ -150,6 +149,8 @@ class _RemoteLease:
 
 def has_dead_holder(path: Path) -> bool:
     """Whether the holder of a lease's file is known to be dead: a process of this host that is gone."""
+    import psutil
+
     owner = SoftFileLease(path, lease_duration=TERM).owner
     return owner is not None and owner.hostname == _own_host() and not psutil.pid_exists(owner.pid)
 

@@ -310,7 +310,7 @@ def test_events_tell_what_is_going_on(tmp_path: Path, encoders: Encoders) -> Non
     run(tmp_path, plan(tmp_path, task()), listeners=Listeners(event=event))
     assert ("encode", "encoding", 3) in heard
     assert ("encode", "encoded", 3) in heard
-    assert heard[0][:2] == ("resolve", "stage")
+    assert heard[0][:2] == ("resolve", "placed")
 
 
 def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, encoders: Encoders) -> None:
