@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import option_tables
 import pytest
 
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
@@ -27,7 +28,7 @@ from finetune.efficient.settings import BiasSettings, FreezeSettings, LoraSettin
 from finetune.embedding.settings import EmbeddingSettings, TrainerSettings
 from finetune.mix.settings import MixSettings
 from harness.cli import COMMANDS, program
-from harness.commands import options, train
+from harness.commands import train
 from harness.driver.estimate import PlanCost
 from harness.driver.report import run as report
 from harness.encoder.backbones import BACKBONES
@@ -54,39 +55,21 @@ SETTINGS = (
 )
 
 
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for inner in command.list_commands(context):
-            found = command.get_command(context, inner)
-            assert found is not None
-            yield from commands(found, f"{name} {inner}")
-    else:
-        yield name, command
+EVERY = list(option_tables.commands(program, "harness"))
 
 
-EVERY = list(commands(program, "harness"))
-EVALUATION = {p.name for p in options.evaluation(click.Command("any", callback=print)).params}
-"""The options that the section of `harness run` documents for every command that has them."""
-
-
-@pytest.mark.parametrize(("name", "command"), EVERY, ids=[name for name, _ in EVERY])
-def test_every_option_is_documented(name: str, command: click.Command) -> None:
-    page = (ROOT / "docs" / "command-line.md").read_text()
-    section = page.partition(f"\n## `{name}`\n")[2].partition("\n## ")[0]
-    assert section, f"docs/command-line.md has no section for `{name}`"
-    shared = EVALUATION if "Further, every option [that says how a model is evaluated]" in section else set()
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.name not in shared:
-            assert parameter.help, f"{name} {parameter.opts[0]} has no help"
-            assert f"`{'`, `'.join([*parameter.opts, *parameter.secondary_opts])}`" in section
-            assert parameter.help.rstrip(".") in section, parameter.opts
-
-
-def test_no_option_is_documented_that_is_not_there() -> None:
-    page = (ROOT / "docs" / "command-line.md").read_text()
-    there = {o for _, c in EVERY for p in c.params for o in [*p.opts, *p.secondary_opts]}
-    assert set(re.findall(r"^\| `(--[a-z-]+)`", page, re.MULTILINE)) <= there
+def test_the_tables_of_options_are_those_of_the_commands() -> None:
+    """`python benchmarks/option_tables.py` writes them."""
+    page = option_tables.PAGE.read_text()
+    assert option_tables.with_tables(page) == page
+    sections = set(re.findall(r"^## `([^`]+)`$", page, re.MULTILINE))
+    assert {name for name, _ in EVERY} <= sections
+    assert {name for name in sections if name.startswith("harness ")} <= {name for name, _ in EVERY}
+    for name, command in EVERY:
+        assert all(one.help for one in command.params if isinstance(one, click.Option)), name
+        section = page.partition(f"\n## `{name}`\n")[2].partition("\n## ")[0]
+        has_own = any(isinstance(one, click.Option) for one in command.params)
+        assert ("| option | meaning |" in section) == has_own, name
 
 
 def texts(*packages: str) -> Iterator[tuple[Path, str]]:

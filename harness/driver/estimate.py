@@ -244,7 +244,11 @@ def _training_cost(model: ConfiguredModel, prepared: PreparedRun, past: PastWork
         **(asdict(expected[0]) if expected else {"seconds": None}),
         source=expected[1] if expected else "",
         data=tuple(f"{part.name} ({part.rows:,} rows)" if part.rows else part.name for part in data),
-        notes=(*plan.notes, *(f"assumed: {sentence}" for sentence in model.lineage.assumed)),
+        notes=(
+            *(f"{part.name}: {part.read_as}" for part in data if part.read_as),
+            *plan.notes,
+            *(f"assumed: {sentence}" for sentence in model.lineage.assumed),
+        ),
     )
 
 

@@ -26,7 +26,7 @@ import signal
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -116,6 +116,7 @@ class JobGroup:
     _current: Job | None = field(default=None, init=False, repr=False)
     _ended: int = field(default=0, init=False, repr=False)
     _began: float = field(default=0.0, init=False, repr=False)
+    _requeued: bool = field(default=False, init=False, repr=False)
 
     def __call__(self) -> str:
         """Run the jobs that have not ended; returns the reason of the end."""
@@ -139,13 +140,14 @@ class JobGroup:
         finally:
             if self._worker is not None:
                 self._worker.close()
-            self._say("end")
+            self._say("requeued" if self._requeued else "end")
         return "done"
 
     def checkpoint(self) -> DelayedSubmission:
         """Stop the running job; submitit queues the task anew, which goes on with what has not ended."""
         from submitit.helpers import DelayedSubmission
 
+        self._requeued = True
         if self._worker is not None:
             if self._current is not None and self._is_too_long(self._current):
                 self._finish(
@@ -248,6 +250,17 @@ class _GroupView:
     def is_live(self) -> bool:
         return bool(self.keys) and not self.state and not self.ended
 
+    def note(self, said: Mapping[str, Any]) -> None:
+        """Note what a line of its log says of the task itself."""
+        match said["kind"]:
+            case "start":
+                self.host, self.devices = said["text"], said["devices"]
+                self.started, self.ended = True, False
+            case "requeued":
+                self.started = False
+            case "end" | "refusal":
+                self.ended = True
+
     def read(self) -> Iterator[dict[str, Any]]:
         """The lines that came since the last call."""
         try:
@@ -314,6 +327,7 @@ class SlurmExecutor:
         self._next: dict[str, float] = {}
         self._refused_since: float | None = None
         self._leases: dict[Path, Leases] = {}
+        self._rivals: dict[Path, Leases] = {}
         for part in ("arrays", "done", "log", "stop", "submitit"):
             files.writable(self._folder / part)
         self._claim(self._folder)
@@ -418,10 +432,10 @@ class SlurmExecutor:
     # What earlier drivers have left
 
     def _claim(self, folder: Path) -> bool:
-        """Take a driver's folder, unless its driver lives."""
-        leases = self._leases.get(folder) or Leases(folder)
+        """Take a driver's folder, unless its driver lives, as far as was seen so far."""
+        leases = self._rivals.setdefault(folder, Leases(folder))
         if leases.claim("driver"):
-            self._leases[folder] = leases
+            self._leases[folder] = self._rivals.pop(folder)
         return folder in self._leases
 
     def _adopt(self) -> None:
@@ -438,7 +452,10 @@ class SlurmExecutor:
         from submitit import SlurmJob
 
         job: Task[str] = SlurmJob(folder=folder / "submitit", job_id=task)
-        return _GroupView(folder=folder, group=group, keys={*keys}, task=job)
+        view = _GroupView(folder=folder, group=group, keys={*keys}, task=job)
+        for said in view.read():  # its events so far are those of another run
+            view.note(said)
+        return view
 
     # Arrays
 
@@ -450,7 +467,9 @@ class SlurmExecutor:
             StoreError: The disk is full.
         """
         live = sum(view.is_live for view in self._views)
-        if not self._waiting or live >= self._most or (live and not self._is_due("wave", self._times.wave)):
+        if not self._waiting or live >= self._most:
+            return
+        if (live or self._refused_since is not None) and time.monotonic() < self._next.get("wave", 0.0):
             return
         self._next["wave"] = time.monotonic() + self._times.wave
         by_gpus: dict[int, list[Job]] = defaultdict(list)
@@ -514,17 +533,13 @@ class SlurmExecutor:
         """
         for view in self._views:
             for said in view.read():
+                view.note(said)
                 match said["kind"]:
                     case "start":
-                        view.host, view.devices = said["text"], said["devices"]
-                        view.started, view.ended = True, False
                         self._mute.clear()
                     case "event" if said["key"] in self._wanted:
                         self._listener(said["key"], Event(**said["event"]))
-                    case "end":
-                        view.ended = True
                     case "refusal":
-                        view.ended = True
                         raise refused(said["text"])
                     case "full":
                         raise StoreError(f"A worker on {view.host}: {said['text']}")

@@ -62,6 +62,9 @@ class Train:
             raise DivergenceError(reason, hint=f"To train it again: {forget}, then the same command.")
         context.forget()
         context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
+        for part in self.spec.data:
+            if part.read_as:
+                context.emit(Event(kind="note", text=f"{part.name}: {part.read_as}"))
         store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
         started = datetime.now(tz=UTC)
         backbone = with_weights(self.spec.backbone, context.remote)

@@ -57,6 +57,13 @@ _NEGATIVE_WORDS = ("negative", "hard_negative")
 _SCORES = ("score", "similarity", "similarity_score", "label")
 """The names that the column of scores may have."""
 
+_NO_TEXTS = (
+    ("id", "idx", "index", "uuid", "guid", "url", "uri", "link", "href"),
+    ("source", "origin", "dataset", "subset", "split", "domain", "lang", "language", "licence", "license"),
+)
+"""The names of columns that tell where a row is from, and the ends of such names behind `_`: they are not
+taken for texts where two other columns are left, the later ones only where two are still."""
+
 NEGATIVES = "negatives"
 """The column of negatives in the cache where a row has any number of them."""
 
@@ -108,7 +115,8 @@ def choose_columns(
 ) -> tuple[tuple[str, ...], str]:
     """The columns of text in the order anchor, positive, negatives, and that of scores, by their names.
 
-    Where no column has the name of an anchor or none that of a positive, all columns of text in their order.
+    Where no column has the name of an anchor or none that of a positive, all columns of text in their order,
+    but for ids and origins of rows.
     Of a list of positives the first counts, of a list of negatives each: such a column is a path.
 
     Args:
@@ -141,13 +149,28 @@ def choose_columns(
         return tuple(name + (ends[name] if name in lists else "") for name in named), ""
     if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
         raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
-    columns = named or [name for name in names if name in text and name != score]
+    columns = named or _without_origins([name for name in names if name in text and name != score])
     if len(columns) < 2:
         raise DataError(
             f"{where}: two columns of text are needed; there is: {shortened(names) or 'nothing'}.",
             hint=FORMS,
         )
     return tuple(columns), score if len(columns) == 2 else ""
+
+
+def _without_origins(columns: list[str]) -> list[str]:
+    """Columns without those whose names say that they tell where a row is from."""
+    for words in _NO_TEXTS:
+        others = [name for name in columns if name.lower().rpartition("_")[2] not in words]
+        columns = others if len(others) >= 2 else columns
+    return columns
+
+
+def describe_columns(columns: Sequence[str], score: str) -> str:
+    """What each column of a user's data is read as, e.g. "foo → anchor, bar → positive"."""
+    roles = ["text", "text"] if score else ["anchor", "positive", *["negative"] * (len(columns) - 2)]
+    pairs = [*zip(columns, roles, strict=True), *([(score, "score")] if score else [])]
+    return ", ".join(f"{name} → {role}" for name, role in pairs)
 
 
 def _is_negative(name: str) -> bool:
@@ -163,8 +186,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 # Files of one's own, made into Parquet once
 
 
-_VERSION = 1
-"""The version of the rows that are made, raised whenever the same file would give others."""
+_VERSION = 2
+"""The version of the rows that are made, raised whenever the same file would give others, or other facts."""
 
 _Row = tuple[Any, ...]
 """The texts of a row in order, then its score if there is one."""
@@ -172,10 +195,14 @@ _Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
-    """Rows before they are written, in batches of Arrow, with the names of their columns."""
+    """Rows before they are written, in batches of Arrow, with the names of their columns.
+
+    `read_as` says which columns of the user's file they are.
+    """
 
     columns: tuple[str, ...]
     score: str
+    read_as: str = ""
     batches: Iterator[pa.RecordBatch]
 
 
@@ -190,6 +217,7 @@ class RowsFile:
         columns: The columns of text in the order anchor, positive, negatives.
         score: The column with a score; empty without one.
         rows: The number of rows.
+        read_as: What each column of the user's file is read as; empty where there are none to choose from.
     """
 
     file: Path
@@ -198,6 +226,7 @@ class RowsFile:
     columns: tuple[str, ...]
     score: str
     rows: int
+    read_as: str = ""
 
     @staticmethod
     def of_file(path: Path, cache: Path) -> RowsFile:
@@ -273,6 +302,7 @@ def _made(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: P
         columns=tuple(facts["columns"]),
         score=facts["score"],
         rows=facts["rows"],
+        read_as=facts["read_as"],
     )
 
 
@@ -319,6 +349,7 @@ def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
         "columns": list(rows.columns),
         "score": rows.score,
         "rows": number,
+        "read_as": rows.read_as,
         "sha256": files.sha256_file(file),
     }
 
@@ -472,6 +503,7 @@ def _text_rows(path: Path) -> _Rows:
     return _Rows(
         columns=names,
         score="score" if score else "",
+        read_as=describe_columns(chosen, score),
         batches=_in_batches(rows, names, "score" if score else ""),
     )
 
@@ -541,10 +573,11 @@ def _parquet_rows(path: Path) -> _Rows:
     paths = [path_in(name, names, str(path)) for name in chosen]
     normal = _normal_names(paths, score)
     if any(one.steps for one in paths):
-        return _Rows(columns=normal, score="", batches=_in_batches(_parquet_lists(path, paths), normal, ""))
-    return _Rows(
-        columns=normal, score="score" if score else "", batches=_parquet_batches(path, chosen, score, normal)
-    )
+        batches = _in_batches(_parquet_lists(path, paths), normal, "")
+    else:
+        batches = _parquet_batches(path, chosen, score, normal)
+    read_as = describe_columns(chosen, score)
+    return _Rows(columns=normal, score="score" if score else "", read_as=read_as, batches=batches)
 
 
 def _parquet_batches(

@@ -38,6 +38,7 @@ from harness.data.training.own_rows import (
     FORMS,
     RowsFile,
     choose_columns,
+    describe_columns,
     require_distinct,
 )
 from harness.data.training.text_rows import (
@@ -171,6 +172,7 @@ class LocatedTraining:
         name: The name in tables and messages.
         rows: The number of rows, if it is known without reading them all.
         own: Whether the user gave it in place of the recipe's.
+        read_as: What each column of the user's data is read as; empty where there are none to choose from.
     """
 
     data: TrainingData
@@ -179,6 +181,7 @@ class LocatedTraining:
     name: str
     rows: int | None = None
     own: bool = False
+    read_as: str = ""
 
 
 # The place of a recipe's data
@@ -382,7 +385,9 @@ def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -
 
 def _own_rows(made: RowsFile) -> LocatedTraining:
     data = TrainingData(content=made.content, columns=made.columns, score=made.score)
-    return LocatedTraining(data=data, file=made.file, name=made.name, rows=made.rows, own=True)
+    return LocatedTraining(
+        data=data, file=made.file, name=made.name, rows=made.rows, own=True, read_as=made.read_as
+    )
 
 
 def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
@@ -430,7 +435,8 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
         score=score,
     )
     name = f"{path}:{split.config}" if split.config not in ("", "default") else path
-    return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True)
+    read_as = describe_columns(columns, score)
+    return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True, read_as=read_as)
 
 
 def _scored(data: Data, folder: Path, name: str) -> LocatedTraining:

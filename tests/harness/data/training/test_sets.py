@@ -365,6 +365,28 @@ def test_columns_are_taken_by_their_names(root: Path, tmp_path: Path, settings: 
     assert rows_of(numbered, settings) == [("a", "b")]
 
 
+@pytest.mark.parametrize(
+    ("columns", "read_as"),
+    [
+        (("foo", "bar"), "foo → anchor, bar → positive"),
+        (("id", "foo", "bar", "source"), "foo → anchor, bar → positive"),
+        (("foo", "doc_id", "bar", "page_url"), "foo → anchor, bar → positive"),
+        (("source", "target"), "source → anchor, target → positive"),
+        (("source", "target", "id"), "source → anchor, target → positive"),
+        (("foo", "bar", "baz"), "foo → anchor, bar → positive, baz → negative"),
+        (("Query", "answer", "id", "negative"), "Query → anchor, answer → positive, negative → negative"),
+    ],
+)
+def test_ids_and_origins_are_no_texts_and_what_is_read_is_said(
+    root: Path, tmp_path: Path, settings: DataSettings, columns: tuple[str, ...], read_as: str
+) -> None:
+    row = {name: f"the {name}" for name in columns}
+    parquet(root / "org/mine/train.parquet", {name: [value] for name, value in row.items()})
+    parquet(tmp_path / "own.parquet", {name: [value] for name, value in row.items()})
+    for text in (str(write_rows(tmp_path / "own.jsonl", [row])), str(tmp_path / "own.parquet"), "org/mine"):
+        assert own_training(text, settings).read_as == read_as
+
+
 @pytest.mark.parametrize("negative", ["neg", "negs", "hard_neg", "hard_negatives", "negative"])
 def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSettings, negative: str) -> None:
     """As a text and as a list, beside a positive that is a text or a list."""
