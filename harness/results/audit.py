@@ -22,7 +22,7 @@ from harness.core.identity import digest
 from harness.data.prepared import prepared_problems, remove_prepared
 from harness.results.contradictions import find_contradictions, find_disagreements
 from harness.search.plaid import PART, index_problem
-from harness.storage.leases import SUFFIX, TERM, has_dead_holder, sweep_leases
+from harness.storage.leases import LEASE, TERM, has_dead_holder, holder_file, sweep_leases
 from harness.storage.store import BESIDE, FAILED, Store
 from harness.storage.vectors import shard_is_finite, shard_problem
 from harness.training.model_store import ModelStore, model_problem
@@ -166,6 +166,7 @@ def _repaired(fault: Fault) -> Fault:
             ModelStore(fault.file.parents[1]).move_aside(fault.file)
         elif fault.area == "leases":
             sweep_leases(fault.file.parent)
+            return replace(fault, repaired=bool(fault.repair) and not fault.file.exists())
         elif fault.file.is_dir():
             shutil.rmtree(fault.file)
         elif fault.repair == "remove":
@@ -184,7 +185,7 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("examples", _faults_beside("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
         ("runs", _faults_beside("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
         ("failures", _failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
-        ("leases", _lease_faults, sorted(store.leases.glob(f"*{SUFFIX}"))),
+        ("leases", _lease_faults, sorted(store.leases.glob(f"*{LEASE}"))),
         ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
         ("vectors", _shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
         ("datasets", _data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
@@ -274,8 +275,8 @@ def _failure_faults(path: Path) -> Iterator[Fault]:
 def _lease_faults(path: Path) -> Iterator[Fault]:
     """Whether a lease was left; that of another host may be, if nobody has renewed it for long."""
     try:
-        age = time.time() - path.stat().st_mtime
-    except FileNotFoundError:
+        age = time.time() - max(one.stat().st_mtime for one in {path, holder_file(path)} if one.exists())
+    except (FileNotFoundError, ValueError):
         return
     if has_dead_holder(path):
         yield Fault(area="leases", file=path, reason="its process is dead")

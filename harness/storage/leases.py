@@ -1,52 +1,57 @@
-"""Leases: several processes and hosts share work without doing it twice.
+"""Leases: several processes and hosts share work without doing it twice, and without a common clock.
 
-In a folder a lease is filelock's `SoftFileLease`: a file with the holder's process and host, which lapses at
-once where that is a dead process of this host. In object storage it is a small object. A thread of the holder
-renews it. Either lapses once a process that wants it has seen it unchanged for a term of its own monotonic
-clock: clocks of hosts are never compared.
+A lease is a small object, made only if it is absent, that names its holder; the holder has one object, in
+which it counts upward every quarter of a term, however many leases it has. A process that wants a lease takes
+it once it has seen the holder's object unchanged for a term of its own monotonic clock, or at once where the
+holder is known to be a dead process of this host. Clocks of hosts are never compared.
 
 Leases only save work. Records are put if absent, so two holders of one lease corrupt nothing.
 """
 
 from __future__ import annotations
 
-import functools
+import json
+import os
 import secrets
+import socket
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from filelock import SoftFileLease, Timeout
 
 from harness.core.errors import StoreError
-from harness.core.files import write_error
 from harness.storage.remote import Remote
 
 TERM = 90.0
-"""Seconds after which a lease lapses that nobody renews; the same for all who share a place."""
+"""Seconds after which a lease lapses whose holder shows no life; the same for all who share a place."""
 
-SUFFIX = ".lease"
-"""The end of the name of a lease's file."""
+LEASE, HOLDER = ".json", ".holder"
+"""The ends of the names of leases and of their holders' objects."""
 
 
 class Leases:
     """The leases of this process in a folder or in object storage; closed, they are released.
 
     A lease that another holds is asked for again and again with `claim`, as seldom as one likes: the first
-    call begins to observe it, and one that comes a term later, without a renewal in between, takes it over.
+    call begins to observe its holder, and one that comes a term later, without a sign of life in between,
+    takes it over.
 
     Args:
         place: A folder, or object storage.
-        term: Seconds without a renewal after which a lease lapses.
+        term: Seconds without a sign of life after which a lease lapses.
     """
 
     def __init__(self, place: Path | Remote, *, term: float = TERM) -> None:
-        self._kind = _FolderLease if isinstance(place, Path) else _RemoteLease
-        self._place = place
+        local = isinstance(place, Path)
+        self._remote = Remote(f"file://{place.absolute()}") if isinstance(place, Path) else place
+        self._folder = "" if local else "leases/"
         self._term = term
-        self._leases: dict[str, _FolderLease | _RemoteLease] = {}
+        self._token = secrets.token_hex(8)
+        self._count = self._renewals = 0
+        self._held: dict[str, bytes] = {}
+        self._seen: dict[str, tuple[bytes | None, float]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def claim(self, key: str) -> bool:
         """Take the lease on `key`; False as long as another holds it, or might.
@@ -54,9 +59,21 @@ class Leases:
         Raises:
             StoreError: The place cannot be read or written.
         """
-        if key not in self._leases:
-            self._leases[key] = self._kind(self._place, key, self._term)  # type: ignore[arg-type]
-        return self._leases[key].claim()
+        if key in self._held:
+            return True
+        self._keep_renewing()
+        self._count += 1
+        content = json.dumps({"holder": self._token, "number": self._count}).encode()
+        name = f"{self._folder}{key}{LEASE}"
+        if not self._remote.create(name, content):
+            began = time.monotonic()
+            there = self._remote.read(name)
+            if there is None or not self._has_lapsed(name, there, began):
+                return False  # what has just been released the next call takes
+            if not self._remote.exchange(name, content, seen=there):
+                return False
+        self._held[key] = content
+        return True
 
     def release(self, key: str) -> None:
         """Release the lease on `key`; one that another process has taken over is left to it.
@@ -64,109 +81,133 @@ class Leases:
         Raises:
             StoreError: The place cannot be written.
         """
-        if key in self._leases:
-            self._leases.pop(key).release()
+        content = self._held.pop(key, None)
+        if content is not None:
+            self._remote.exchange(f"{self._folder}{key}{LEASE}", None, seen=content)
 
     def close(self) -> None:
         """Release all leases; what cannot be released lapses after a term."""
-        for key in tuple(self._leases):
-            with suppress(StoreError):
-                self.release(key)
-
-
-class _FolderLease:
-    """A lease in a folder, which is made with its first lease."""
-
-    def __init__(self, folder: Path, key: str, term: float) -> None:
-        self._path = folder / f"{key}{SUFFIX}"
-        # Released by the thread that ends the work, which need not be the one that began it.
-        self._lock = SoftFileLease(self._path, lease_duration=term, thread_local=False)
-
-    def claim(self) -> bool:
-        if self._lock.is_locked:
-            return True
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            return False
-        except OSError as error:
-            raise write_error(self._path, error) from error
-        return True
-
-    def release(self) -> None:
-        try:
-            self._lock.release()
-        except OSError as error:
-            raise write_error(self._path, error) from error
-
-
-class _RemoteLease:
-    """A lease in object storage, which its holder renews every quarter of a term."""
-
-    def __init__(self, remote: Remote, key: str, term: float) -> None:
-        self._remote = remote
-        self._name = f"leases/{key}"
-        self._term = term
-        self._content = b""
-        self._seen: tuple[bytes, float] = (b"", 0.0)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def claim(self) -> bool:
+        self._stop.set()
         if self._thread is not None:
-            return True
-        content, began = secrets.token_bytes(16), time.monotonic()
-        if not self._remote.create(self._name, content):
-            there = self._remote.read(self._name)
-            if there is None:
-                return False  # it has just been released; the next call takes it
-            if there != self._seen[0]:
-                self._seen = (there, time.monotonic())
-            # What was read is at least as old as `began`, whenever this process was stopped since.
-            lapsed = began - self._seen[1] >= self._term
-            if not lapsed or not self._remote.exchange(self._name, content, seen=there):
-                return False
-        self._content = content
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self._thread.start()
-        return True
+            self._thread.join(self._term / 10)  # it may wait for storage that is away
+        with suppress(StoreError):
+            for key in tuple(self._held):
+                self.release(key)
+            if self._renewals:
+                self._remote.remove(self._own_name)
+
+    @property
+    def _own_name(self) -> str:
+        return f"{self._folder}{self._token}{HOLDER}"
+
+    def _has_lapsed(self, name: str, lease: bytes, began: float) -> bool:
+        """Whether nobody holds a lease any more, as far as this process has seen.
+
+        Args:
+            name: Its name.
+            lease: Its content.
+            began: A time on the monotonic clock at which it had not yet been read: this process may be
+                stopped at any point, so what it sees is at least as old.
+        """
+        token = _holder_of(lease)
+        shown = f"{self._folder}{token}{HOLDER}" if token else name
+        content = self._remote.read(shown) if token else lease
+        seen = self._seen.get(shown)
+        if seen is None or content not in (None, seen[0]):  # that it vanishes is no sign of life
+            seen = self._seen[shown] = (content, time.monotonic())
+        return _is_dead(content) or began - seen[1] >= self._term
+
+    def _keep_renewing(self) -> None:
+        if self._thread is None:
+            self._renew()
+            self._thread = threading.Thread(target=self._renew_on, name="leases", daemon=True)
+            self._thread.start()
+
+    def _renew_on(self) -> None:
+        while not self._stop.wait(self._term / 4):
+            with suppress(StoreError):  # where it cannot show life, others may do the same work
+                self._renew()
 
     def _renew(self) -> None:
-        while not self._stop.wait(self._term / 4):
-            content = secrets.token_bytes(16)
-            with suppress(StoreError):  # where it cannot be renewed, others may do the same work
-                if not self._remote.exchange(self._name, content, seen=self._content):
-                    return
-                self._content = content
+        self._renewals += 1
+        process = {"host": _host(), "pid": os.getpid(), "start": _start(os.getpid()) or 0}
+        content = json.dumps({**process, "renewals": f"{self._renewals:012}"}).encode()
+        self._remote.replace(self._own_name, content)
 
-    def release(self) -> None:
-        if self._thread is not None:
-            self._stop.set()
-            self._thread.join()
-            self._remote.exchange(self._name, None, seen=self._content)
+
+def _holder_of(lease: bytes) -> str:
+    """The name of a lease's holder; empty for a damaged lease."""
+    with suppress(ValueError, TypeError, KeyError):
+        token = json.loads(lease)["holder"]
+        return token if isinstance(token, str) and token.isalnum() else ""
+    return ""
+
+
+def _is_dead(holder: bytes | None) -> bool:
+    """Whether the process in a holder's object is known to be dead: of this host, and gone."""
+    try:
+        fields = json.loads(holder or b"")
+        host, pid, start = str(fields["host"]), int(fields["pid"]), int(fields["start"])
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return False
+    if not host or host != _host() or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # another user's
+    now = _start(pid)
+    return now is not None and start > 0 and now != start
+
+
+def _host() -> str:
+    """The host of this process; empty if not all that tells it from others is known.
+
+    Containers may share a name, hosts of one image as well: the kernel's boot and the name spaces of process
+    numbers and of times make the difference. /proc may be that of another name space.
+    """
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return ""
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        spaces = [os.readlink("/proc/self/ns/pid"), "-"]
+        with suppress(FileNotFoundError):  # a kernel without it
+            spaces[1] = os.readlink("/proc/self/ns/time")
+    except OSError:
+        return ""
+    return " ".join([boot, *spaces, socket.gethostname()]) if boot else ""
+
+
+def _start(pid: int) -> int | None:
+    """The start of a process of this name space, in clock ticks since that of the host; None if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return int(stat.rpartition(b")")[2].split()[19])  # proc_pid_stat(5)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def holder_file(path: Path) -> Path:
+    """The file of the holder of a lease's file, or that file itself."""
+    with suppress(OSError):
+        if path.suffix == LEASE and (token := _holder_of(path.read_bytes())):
+            return path.with_name(f"{token}{HOLDER}")
+    return path
 
 
 def has_dead_holder(path: Path) -> bool:
-    """Whether the holder of a lease's file is known to be dead: a process of this host that is gone."""
-    import psutil
-
-    owner = SoftFileLease(path, lease_duration=TERM).owner
-    return owner is not None and owner.hostname == _own_host() and not psutil.pid_exists(owner.pid)
-
-
-@functools.cache
-def _own_host() -> str:
-    """This host as filelock names it in a lease, with the name space of process numbers."""
-    with TemporaryDirectory() as folder, SoftFileLease(Path(folder, "own"), lease_duration=TERM) as lease:
-        owner = lease.owner
-        return owner.hostname if owner is not None else ""
+    """Whether the holder of a lease's file, or of a holder's file, is known to be dead."""
+    try:
+        return _is_dead(holder_file(path).read_bytes())
+    except OSError:
+        return False
 
 
 def sweep_leases(folder: Path) -> None:
-    """Remove the leases that dead processes of this host have left in a folder."""
-    for path in folder.glob(f"*{SUFFIX}"):
-        lease = _FolderLease(folder, path.name.removesuffix(SUFFIX), TERM)
-        with suppress(StoreError):
-            if lease.claim():
-                lease.release()
+    """Remove what dead processes of this host have left in a folder, holders' files last."""
+    files = [*folder.glob(f"*{LEASE}"), *folder.glob(f"*{HOLDER}")]
+    for path in [path for path in files if has_dead_holder(path)]:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

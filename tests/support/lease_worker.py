@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.storage.leases import SUFFIX, TERM, Leases
+from harness.storage.leases import LEASE, TERM, Leases
 from harness.storage.remote import Remote
 
 
@@ -71,7 +71,7 @@ def dead_lease(folder: Path, key: str) -> Path:
     worker = Worker(Settings(place=str(folder), term=TERM))
     assert worker.ask("claim", key)
     worker.kill()
-    return folder / f"{key}{SUFFIX}"
+    return folder / f"{key}{LEASE}"
 
 
 def _obey(held: Leases) -> None:

@@ -54,7 +54,7 @@ def test_a_run_on_this_machine_imports_no_scheduler(tmp_path: Path) -> None:
         "import runpy, sys, harness.commands.run, harness.driver.evaluation\n"
         f"sys.argv = ['driver', {str(tmp_path)!r}, '2', '0']\n"
         f"runpy.run_path({str(SUPPORT / 'shifted_driver.py')!r}, run_name='driver')['main']()\n"
-        "print(sorted({'ray', 'submitit', 'obstore', 'boto3'} & sys.modules.keys()))"
+        "print(sorted({'ray', 'submitit', 'boto3'} & sys.modules.keys()))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(SUPPORT), str(Path.cwd())))}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)

@@ -21,6 +21,7 @@ from harness.cli import invoke
 from harness.core import files
 from harness.core.documents import with_digest
 from harness.results.audit import AREAS, audit
+from harness.storage.leases import holder_file
 from harness.storage.store import Store
 from harness.storage.vectors import Space
 from lease_worker import dead_lease
@@ -217,14 +218,15 @@ def test_it_says_what_it_did(world: World, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_lease_whose_holder_may_live_elsewhere_is_named_and_left(world: World, capsys: Any) -> None:
-    path = world.results / "leases" / "k.lease"
+    path = world.results / "leases" / "k.json"
     path.parent.mkdir(exist_ok=True)
-    held = dead_lease(path.parent, "k").read_text()
-    path.write_text(held.replace("host=", "host=another-"))
+    holder = holder_file(dead_lease(path.parent, "k"))
+    holder.write_text(holder.read_text().replace('"host": "', '"host": "another '))
     assert asked(capsys, world, "--repair")[1]["faults"] == []
-    os.utime(path, (time.time() - 7200,) * 2)
+    for one in (path, holder):
+        os.utime(one, (time.time() - 7200,) * 2)
     code, found = asked(capsys, world, "--repair")
     (fault,) = found["faults"]
     assert (code, fault["file"], fault["repaired"], path.exists()) == (1, str(path), False, True)
     assert fault["reason"] == "nobody has renewed it for 120 minutes; remove it if no run is on"
-    assert [one.name for one in path.parent.iterdir()] == ["k.lease"]
+    assert {*path.parent.iterdir()} == {path, holder}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import StoreError
-from harness.storage.leases import SUFFIX, Leases, has_dead_holder, sweep_leases
+from harness.storage.leases import LEASE, Leases, has_dead_holder, holder_file, sweep_leases
 from harness.storage.remote import Remote
 from lease_worker import Settings, Worker, dead_lease
 
@@ -101,10 +101,12 @@ def test_a_sweep_removes_only_what_the_dead_of_this_host_have_left(tmp_path: Pat
     dead_lease(tmp_path, "dead")
     living = Leases(tmp_path)
     living.claim("mine")
-    elsewhere = dead_lease(tmp_path, "elsewhere")
-    elsewhere.write_text(elsewhere.read_text().replace("host=", "host=another-"))
+    elsewhere = holder_file(dead_lease(tmp_path, "elsewhere"))
+    elsewhere.write_text(elsewhere.read_text().replace('"host": "', '"host": "another '))
     sweep_leases(tmp_path)
-    assert {*names(tmp_path)} == {f"mine{SUFFIX}", f"elsewhere{SUFFIX}"}
+    held = {f"mine{LEASE}", f"elsewhere{LEASE}", elsewhere.name}
+    assert held < {*names(tmp_path)}
+    assert len(names(tmp_path)) == 4  # and the holder's file of this process
     living.close()
 
 
@@ -153,7 +155,10 @@ def test_a_stopped_holder_leaves_its_lease_to_the_one_that_took_it_over(tmp_path
         slept.process.send_signal(signal.SIGCONT)
         time.sleep(0.5)  # its next renewal finds the lease of another
         slept.ask("release", "k")
-        assert not Leases(place, term=1.0).claim("k"), "the other's lease is there"
+        third = Leases(place, term=1.0)
+        assert not third.claim("k"), "the other's lease is there"
+        third.close()
+        slept.ask("close")
         other.ask("close")
     assert names(place) == []
 

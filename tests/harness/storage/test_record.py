@@ -492,7 +492,7 @@ def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: 
     living = Leases(store.leases)
     assert living.claim("living")
     store.prepare()
-    assert [path.stem for path in store.leases.glob("*")] == ["living"]
+    assert [path.stem for path in store.leases.glob("*.json")] == ["living"]
     living.close()
     assert (superseded.exists(), open_.exists()) == (False, True)
 

@@ -393,7 +393,8 @@ def test_requests_are_as_few_as_the_documents_say(s3: S3Server, url: str, tmp_pa
         leases = Leases(remote)
         leases.claim("k")
         leases.release("k")
-    assert methods == ["PUT", "GET", "POST"]
+        leases.close()
+    assert methods == ["PUT", "PUT", "GET", "POST", "POST"]
 
 
 def test_records_are_pulled_and_pushed(
