@@ -154,6 +154,7 @@ class Driver:
         }
         self._unsettled = sum(state == "waiting" for state in self._state.values())
         self._running: set[str] = set()
+        self._begun: set[str] = set()
         self._blocked: deque[Job] = deque()
         self._next_look = self._next_nodes = 0.0
         self._outputs: dict[str, Mapping[str, bytes]] = {}
@@ -232,11 +233,20 @@ class Driver:
         while self._unsettled and not self._stopped():
             self._show_nodes(executor)
             late = ends is not None and time.monotonic() >= ends
-            if late and not self._running:
-                break
+            if late:
+                self._take_back(executor)
+                if not self._running:
+                    break
             started = 0 if late else self._start(executor)
             for finished in executor.poll(0.0 if started else PATIENCE):
                 self._end(finished)
+
+    def _take_back(self, executor: Executor) -> None:
+        """Cancel the jobs that were submitted and have not begun."""
+        for key in self._running - self._begun:
+            executor.cancel(key)
+            self._log.ended(self._jobs[key], "retried")
+            self._set(key, "waiting")
 
     def _closing(self) -> Closing:
         """How the run has ended, for its log."""
@@ -294,6 +304,7 @@ class Driver:
         """Give a job another state."""
         before, self._state[key] = self._state[key], state
         self._running.discard(key)
+        self._begun.discard(key)
         if state == "running":
             self._running.add(key)
         if state == "done":
@@ -504,6 +515,8 @@ class Driver:
 
             Space.write_shard(self._cache, event.space, event.content, self._store.remote)
             return
+        if event.kind == "placed":
+            self._begun.add(key)
         if event.kind == "encoded":
             self.texts_encoded += event.texts
             self.tokens_encoded += event.tokens

@@ -1,8 +1,8 @@
 """The executor of a Ray cluster: a pool of actors for jobs that work on a device, and tasks for the others.
 
-An actor keeps a process with a loaded model, as a worker of this machine does. Ray places actors, starts them
-again on another node when theirs is gone, and repeats their jobs; which idle actor gets which job is decided
-here, by the model that it has loaded. Actors end with their driver.
+An actor keeps a process with a loaded model, as a worker of this machine does. Ray places actors and repeats
+tasks; which idle actor gets which job is decided here, by the model that it has loaded. Actors end with their
+driver.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOOK = 1.0
 """Seconds between two looks at the events of a running job, and at the cluster."""
 
 SURVIVALS = 8
-"""How often Ray starts an actor again, and repeats a job, whose node is gone."""
+"""How often Ray begins an actor elsewhere, and repeats a task, whose node is gone."""
 
 SPARE = 2.0
 """Seconds without a job after which an actor gives back what it takes."""
@@ -231,21 +231,22 @@ class RayExecutor:
     def _alive_nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
 
-    def _require_alive(self) -> None:
-        """Raise StoreError where no node of the cluster is alive: Ray itself would wait for ever."""
-        if not self._alive_nodes():
+    def _require_alive(self) -> list[dict[str, Any]]:
+        """All nodes; StoreError where none of the cluster is alive: Ray itself would wait for ever."""
+        nodes: list[dict[str, Any]] = self._ray.nodes()
+        if not any(node["Alive"] for node in nodes):
             raise StoreError(
                 "The Ray cluster is gone: none of its nodes answers.",
                 hint="What was finished is kept; the same command goes on from there.",
             )
+        return nodes
 
     def _look(self) -> None:
         """Ask for the events of running jobs, and look at the nodes."""
         for actor in self._actors:
             if actor.job is not None and actor.hello is not None:
                 self._hear(actor)
-        self._require_alive()
-        nodes = self._ray.nodes()
+        nodes = self._require_alive()
         there = {node["NodeID"]: node for node in nodes if node["Alive"]}
         left = {node["NodeID"] for node in nodes if node.get("DeathReason") in _LEFT}
         self._names |= {key: node_name(node) for key, node in there.items()}
@@ -305,7 +306,7 @@ class RayExecutor:
             job = self._next_job(actor)
             if job is not None:
                 self._send(actor, job)
-            elif time.monotonic() - actor.used > SPARE or self._cramped() is not None:
+            elif time.monotonic() - actor.used > SPARE or self._cramped() is not None or self._waiting:
                 self._drop(actor)
         lacking: dict[Shape, int] = Counter(self._shape(job) for job in self._open_jobs())
         for shape, count in lacking.items():
@@ -338,7 +339,8 @@ class RayExecutor:
         assert actor.hello is not None
         _, content = self._waiting.pop(job.key)
         actor.job, actor.model, actor.used = job, job.model, time.monotonic()
-        actor.call, actor.events = actor.handle.run.remote(content), None
+        # A job whose actor is lost is tried again by the driver, on a new one.
+        actor.call, actor.events = actor.handle.run.options(max_task_retries=0).remote(content), None
         if job is not self._probe:
             place = Event(kind="placed", text=actor.hello.host, devices=actor.hello.devices)
             self._listener(job.key, place)
@@ -355,12 +357,12 @@ class RayExecutor:
             room = shape.count_in(self._ray.available_resources()) - pending
         for _ in range(min(count, room)):
             self._make(shape, fits=True)
-        if room <= 0 and not mine:
+        if room <= 0 and not mine and (self._settings.workers is None or not self._actors):
             self._make(shape, fits=False)
 
     def _make(self, shape: Shape, *, fits: bool) -> None:
         options = {"num_cpus": shape.cpus, "num_gpus": shape.gpus, "memory": shape.memory or None}
-        # A call of a job and calls beside it.
+        # A call of a job and calls beside it. An actor whose node goes before it is there is begun elsewhere.
         more = {"max_concurrency": 3, "max_restarts": SURVIVALS, "max_task_retries": SURVIVALS}
         devices = shape.cpus // self._threads
         handle = (
@@ -397,6 +399,10 @@ class RayExecutor:
         if isinstance(answer, str):
             raise refused(answer)
         events, finished = answer
+        if actor.events is not None:  # those that were asked for last
+            with contextlib.suppress(errors.RayError):
+                events = [*self._ray.get(actor.events), *events]
+            actor.events = None
         for key, event in events:
             if key != (self._probe.key if self._probe else ""):
                 self._listener(key, event)

@@ -57,11 +57,14 @@ MOST = 1000
 _MUTE = 4
 """Tasks that may end without a word until the run is given up."""
 
-_NO_FAULT = ("CANCELLED", "NODE_FAIL", "PREEMPTED")
+_NO_FAULT = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "COMPLETED")
 """States of tasks that have not failed by themselves."""
 
 WHOLE = 0.95
 """The part of a task's time in which a job must have run to count as too long for any task."""
+
+WEEK = 7 * 24 * 3600.0
+"""The age after which the folder of a driver that is gone is removed; a living one renews its lease in it."""
 
 _FAREWELL = 5.0
 """Seconds in which tasks without a training end after they were told to."""
@@ -216,6 +219,14 @@ class JobGroup:
             file.write(f"\n{json.dumps(said)}\n")  # the line feed before it ends a line that was cut off
 
 
+def _read_end(path: Path) -> Finished:
+    try:
+        finished: Finished = pickle.loads(path.read_bytes())
+    except Exception as error:  # damaged, or of classes that are not here
+        return failed(path.name, error)
+    return finished
+
+
 def _exit(*_: object) -> None:
     raise SystemExit(1)
 
@@ -243,7 +254,9 @@ class _GroupView:
     host: str = ""
     devices: str = ""
     started: bool = False
+    spoke: bool = False
     ended: bool = False
+    last: str = ""
     state: str = ""
 
     @property
@@ -255,7 +268,7 @@ class _GroupView:
         match said["kind"]:
             case "start":
                 self.host, self.devices = said["text"], said["devices"]
-                self.started, self.ended = True, False
+                self.started, self.spoke, self.ended = True, True, False
             case "requeued":
                 self.started = False
             case "end" | "refusal":
@@ -326,11 +339,16 @@ class SlurmExecutor:
         self._stored: list[Path] = []
         self._next: dict[str, float] = {}
         self._refused_since: float | None = None
+        self._accepted = False
         self._leases: dict[Path, Leases] = {}
         self._rivals: dict[Path, Leases] = {}
         for part in ("arrays", "done", "log", "stop", "submitit"):
             files.writable(self._folder / part)
         self._claim(self._folder)
+        for other in self._queue.iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - max(one.stat().st_mtime for one in (other, *other.glob("*"))) > WEEK:
+                    shutil.rmtree(other, ignore_errors=True)
 
     def check(self, jobs: Iterable[Job]) -> None:
         """Refuse jobs for which Slurm has no machine, before anything starts.
@@ -369,6 +387,7 @@ class SlurmExecutor:
 
     def submit(self, job: Job, inputs: Inputs) -> None:
         """Take a job for the next array, or wait for it where an earlier driver has left it."""
+        self._remove_stored()  # among them an earlier end of this job, which is tried again
         self._adopt()
         self._wanted[job.key] = job
         known = any(job.key in view.keys and view.is_live for view in self._views)
@@ -418,7 +437,7 @@ class SlurmExecutor:
                 self._hear()
         arrays = {view.task.job_id.split("_")[0] for view in self._views if not view.state}
         if arrays and self._cluster == NAME:
-            subprocess.run(["scancel", *sorted(arrays)], check=False, capture_output=True)
+            _run(["scancel", *sorted(arrays)])
         for folder, leases in self._leases.items():
             leases.close()
             if any((folder / "done").glob("*")):  # ends that nobody has stored wait for the next driver
@@ -440,13 +459,18 @@ class SlurmExecutor:
 
     def _adopt(self) -> None:
         """Take over the tasks and ends of drivers with the same settings that are gone."""
-        if not self._is_due("adopt", self._times.states):
+        if not self._is_due("adopt", self._times.look if self._rivals else self._times.states):
             return
         for folder in self._queue.glob(f"{self._alike}-*"):
             if folder not in self._leases and self._claim(folder):
+                for path in (folder / "done").glob("*"):
+                    if _read_end(path).failure is not None:  # what failed is tried again
+                        path.unlink(missing_ok=True)
                 for path in (folder / "arrays").glob("*"):
                     for task, (group, keys) in json.loads(path.read_bytes()).items():
                         self._views.append(self._adopted(folder, task, group, keys))
+                        for key in keys:
+                            self._waiting.pop(key, None)
 
     def _adopted(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
         from submitit import SlurmJob
@@ -466,17 +490,19 @@ class SlurmExecutor:
             UsageError: Slurm refuses.
             StoreError: The disk is full.
         """
-        live = sum(view.is_live for view in self._views)
-        if not self._waiting or live >= self._most:
+        free = self._most - sum(view.is_live for view in self._views)
+        if not self._waiting or free <= 0:
             return
-        if (live or self._refused_since is not None) and time.monotonic() < self._next.get("wave", 0.0):
+        busy = free < self._most or self._refused_since is not None
+        if busy and time.monotonic() < self._next.get("wave", 0.0):
             return
         self._next["wave"] = time.monotonic() + self._times.wave
         by_gpus: dict[int, list[Job]] = defaultdict(list)
         for job, _ in self._waiting.values():
             by_gpus[self._gpus(job)].append(job)
         for gpus, jobs in by_gpus.items():
-            groups = [self._group(part, gpus) for part in _parts(jobs, self._most - live)]
+            groups = [self._group(part, gpus) for part in _parts(jobs, max(1, free))[: max(0, free)]]
+            free -= len(groups)
             for at in range(0, len(groups), most := _largest_array()):
                 self._submit_array(groups[at : at + most], gpus)
 
@@ -502,7 +528,7 @@ class SlurmExecutor:
         except RuntimeError as error:  # submitit's errors
             self._refuse(str(error))
             return
-        self._refused_since = None
+        self._refused_since, self._accepted = None, True
         pairs = list(zip(tasks, groups, strict=True))
         noted = {task.job_id: (group.name, [*group.jobs]) for task, group in pairs}
         files.write_once(self._folder / "arrays" / tasks[0].job_id, json.dumps(noted).encode())
@@ -519,7 +545,7 @@ class SlurmExecutor:
         now = time.monotonic()
         self._refused_since = self._refused_since or now
         live = any(view.is_live for view in self._views)
-        if not self._views or (not live and now - self._refused_since > self._times.refusal):
+        if not self._accepted or (not live and now - self._refused_since > self._times.refusal):
             raise _refused_by_slurm(reason)
 
     # What tasks say, and what Slurm says of them
@@ -531,8 +557,12 @@ class SlurmExecutor:
             UsageError: A task refuses to work.
             StoreError: A task has no room for its output.
         """
+        sizes: dict[tuple[Path, str], int] = {}
+        for folder in self._leases:
+            with contextlib.suppress(FileNotFoundError):  # one of which only ends are left
+                sizes |= {(folder, one.name): one.stat().st_size for one in os.scandir(folder / "log")}
         for view in self._views:
-            for said in view.read():
+            for said in view.read() if sizes.get((view.folder, view.group), 0) > view.size else ():
                 view.note(said)
                 match said["kind"]:
                     case "start":
@@ -553,13 +583,9 @@ class SlurmExecutor:
                         yield self._take_end(folder / "done" / name)
 
     def _take_end(self, path: Path) -> Finished:
-        try:
-            finished: Finished = pickle.loads(path.read_bytes())
-        except Exception as error:  # damaged, or of classes that are not here
-            finished = failed(path.name, error)
         self._forget(path.name)
         self._stored.append(path)
-        return finished
+        return _read_end(path)
 
     def _forget(self, key: str) -> None:
         del self._wanted[key]
@@ -580,16 +606,20 @@ class SlurmExecutor:
         # One look later whatever a task wrote last is seen on a shared file system, too.
         for view in [view for view in self._views if view.state]:
             self._views.remove(view)
+            if not view.spoke and view.keys and not view.state.startswith(_NO_FAULT):
+                self._mute.append(view)
+                self._require_words()
             yield from (self._lost(view, key) for key in [*view.keys] if key in self._wanted)
         if self._views:
             self._views[0].task.get_info(mode="force")
         for view in self._views:
             watcher, name = view.task.watcher, view.task.job_id
-            if watcher.is_done(name, mode="cache"):
-                view.state = watcher.get_state(name, mode="cache")
-                if not view.started and view.keys and not view.state.startswith(_NO_FAULT):
-                    self._mute.append(view)
-        self._require_words()
+            state = watcher.get_state(name, mode="cache")
+            # A preempted task is queued anew in a moment, or never: then it is PREEMPTED at two looks.
+            gone = state.startswith("PREEMPTED") and view.last == state
+            view.last = state
+            if gone or (not state.startswith("PREEMPTED") and watcher.is_done(name, mode="cache")):
+                view.state = state
 
     def _lost(self, view: _GroupView, key: str) -> Finished:
         self._forget(key)
@@ -602,7 +632,7 @@ class SlurmExecutor:
 
     def _require_words(self) -> None:
         """Give up where tasks, one after the other, end before they can say anything."""
-        if len(self._mute) >= min(_MUTE, self._most):
+        if len(self._mute) >= _MUTE:
             last = self._mute[-1]
             raise UsageError(
                 f"Workers of Slurm end before they say a word, the last as {last.state}. {_tail(last.task)}",
@@ -652,6 +682,7 @@ class SlurmExecutor:
             "gpus_per_node": gpus,
             "mem": f"{int(1024 * one.memory)}MB" if one.memory else 0,
             **{name: getattr(one, name) for name in ("partition", "account", "qos", "comment", "nice")},
+            "requeue": True,
         }
         others = {name: value or True for name, value in one.sbatch}
         if {"gres", "gpus", "gpus-per-task"} & others.keys():  # a cluster that wants them named otherwise

@@ -26,6 +26,9 @@ DEPTH, NAME_BYTES, INTEGER = 32, 200, 2**63
 CLOCKS = timedelta(days=1)
 """How far the clock of the machine that made a record may be ahead."""
 
+SLACK = -1.0
+"""Seconds that a span may be below 0: two clocks are compared."""
+
 ROUNDING = 1e-9
 """How far a mean may be from one that was summed in another order."""
 
@@ -142,8 +145,12 @@ def _check_names(record: Record) -> Iterator[str]:
         yield "its model or its task has no name"
     names = [model.name, model.source, model.revision or "", task.name, task.type, task.metric]
     if lineage:
-        names += [lineage.recipe, lineage.variant, *lineage.all_selected_on, lineage.own_data]
-        names += [text for parent in lineage.parents for text in (parent.name, parent.own_data)]
+        own = [lineage.own_data, *(parent.own_data for parent in lineage.parents)]
+        names += [lineage.recipe, lineage.variant, *lineage.all_selected_on]
+        names += [
+            *(parent.name for parent in lineage.parents),
+            *(n for text in own for n in text.split(", ")),
+        ]
         names += [lineage.sweep.setting] if lineage.sweep else []
     for name in names:
         if len(name.encode()) > NAME_BYTES:
@@ -183,7 +190,7 @@ def _check_scores(record: Record) -> Iterator[str]:
     subsets = [values for split in record.scores.values() for values in split.values()]
     shares = [main, *(values.get(name) for values in subsets for name in ("main_score", metric))]
     for value in shares:
-        if is_number(value) and not -1 <= value <= 1:
+        if is_number(value) and not -1 - ROUNDING <= value <= 1 + ROUNDING:
             yield f"a score is {value}, and scores are from -1 to 1"
             return
     for values in subsets:
@@ -205,7 +212,8 @@ def _check_provenance(record: Record) -> Iterator[str]:
     """What pages read of a provenance is of its kind, or not there; what else it has is free."""
     values = {name: value for name, value in record.provenance.items() if value is not None}
     seconds = values.get("seconds", {})
-    if not (isinstance(seconds, Mapping) and all(map(_is_amount, seconds.values()))):
+    spans = seconds.values() if isinstance(seconds, Mapping) else [None]
+    if not all(is_number(span) and span >= SLACK for span in spans):
         yield "its provenance's `seconds` are no numbers by name"
     for name in values.keys() & set(_COUNTS):
         if not _is_amount(values[name]):

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -125,7 +126,7 @@ class Remote:
         not count: the object that is there afterwards does.
         """
         with self._explaining("write", name):
-            if _create(self._objects, name, content):
+            if _persist(lambda: _create(self._objects, name, content)):
                 return True
         return self.read(name) == content
 
@@ -148,10 +149,11 @@ class Remote:
                 if bytes(result.bytes()) != seen:
                     return False
                 if content is None:
-                    self._objects.delete(name)
+                    _persist(lambda: self._objects.delete(name))
                 else:
                     version = {key: text for key in ("e_tag", "version") if (text := result.meta[key])}
-                    self._objects.put(name, content, mode=version if self.needs_network else "overwrite")
+                    mode = version if self.needs_network else "overwrite"
+                    _persist(lambda: self._objects.put(name, content, mode=mode))
             except FileNotFoundError:
                 return False
             except PreconditionError:  # another was first, or the answer to an earlier attempt was lost
@@ -175,12 +177,18 @@ class Remote:
 
     def download(self, name: str, file: Path) -> bool:
         """Write an object to a new file, which is not whole after a kill; False where there is none."""
-        with self._explaining("read", name), suppress(FileNotFoundError):
-            chunks = self._objects.get(name).stream()
-            with file.open("wb") as target:
-                target.writelines(chunks)
-            return True
-        return False
+        with self._explaining("read", name):
+            try:
+                chunks = iter(self._objects.get(name).stream())
+            except FileNotFoundError:
+                return False
+        with file.open("wb") as target:
+            while True:
+                with self._explaining("read", name):
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    return True
+                target.write(chunk)
 
     def objects(self, folder: str) -> dict[str, ObjectInfo]:
         """Every object below a folder by its name, sorted; one request for each thousand."""
@@ -194,7 +202,7 @@ class Remote:
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
         with self._explaining("remove", name), suppress(FileNotFoundError):
-            self._objects.delete(name)
+            _persist(lambda: self._objects.delete(name))
 
     def each(self, function: Callable[[Given], Answer], values: Sequence[Given]) -> list[Answer]:
         """The answers of a function for several values, some of them at once, in order."""
@@ -262,6 +270,21 @@ def _aws_profile() -> dict[str, Any]:
             f"No credentials for S3 were found{reason}.",
             hint=f"{_CREDENTIALS} For a public bucket set AWS_SKIP_SIGNATURE=true.",
         ) from error
+
+
+def _persist(request: Callable[[], Answer]) -> Answer:
+    """Try a request again whose connection broke: obstore does so only for those that may run twice."""
+    from obstore.exceptions import GenericError
+
+    for attempt in range(ATTEMPTS):
+        try:
+            return request()
+        except GenericError as error:
+            own = re.search(r"after \d+ retries", str(error))
+            if own or "HTTP error" not in str(error) or attempt == ATTEMPTS - 1:
+                raise
+        time.sleep(DELAY * 2**attempt)
+    raise AssertionError
 
 
 def _create(objects: Any, name: str, content: bytes) -> bool:

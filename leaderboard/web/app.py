@@ -112,7 +112,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         site: The site, if it is open; else it is opened and refreshed first.
         follows: Whether another process refreshes the snapshot, which is only noticed here.
     """
-    site, metrics = site or open_site(settings), Metrics()
+    site, metrics = site or open_site(settings, follows=follows), Metrics()
     metrics.refreshed(len(site.queries.entries))
 
     @asynccontextmanager

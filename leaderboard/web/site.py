@@ -99,7 +99,8 @@ class Site:
             try:
                 return self._render(route, state, arguments, form)
             except IndexChanged:
-                self.refresh()
+                with self._refreshing:
+                    self._show(self.index.refresh().version)
         return self._render(route, state, arguments, form)
 
     def _render(
@@ -163,10 +164,10 @@ class Site:
         return [(label, f"/{slug}" if f"/{slug}" in own else f"/suites/{slug}") for label, slug in suites]
 
 
-def open_site(settings: SiteSettings) -> Site:
-    """A site whose snapshot is up to date."""
+def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
+    """A site whose snapshot is up to date, or as another process that refreshes it has made it."""
     site = Site(settings, open_index(settings))
-    site.refresh()
+    site.follow() if follows else site.refresh()
     return site
 
 

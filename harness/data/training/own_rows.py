@@ -161,8 +161,9 @@ def choose_columns(
 def _without_origins(columns: list[str]) -> list[str]:
     """Columns without those whose names say that they tell where a row is from."""
     for words in _NO_TEXTS:
-        others = [name for name in columns if name.lower().rpartition("_")[2] not in words]
-        columns = others if len(others) >= 2 else columns
+        for name in reversed(columns):
+            if len(columns) > 2 and name.lower().rpartition("_")[2] in words:
+                columns = [other for other in columns if other != name]
     return columns
 
 

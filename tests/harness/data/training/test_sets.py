@@ -373,6 +373,7 @@ def test_columns_are_taken_by_their_names(root: Path, tmp_path: Path, settings: 
         (("foo", "doc_id", "bar", "page_url"), "foo → anchor, bar → positive"),
         (("source", "target"), "source → anchor, target → positive"),
         (("source", "target", "id"), "source → anchor, target → positive"),
+        (("source", "target", "domain"), "source → anchor, target → positive"),
         (("foo", "bar", "baz"), "foo → anchor, bar → positive, baz → negative"),
         (("Query", "answer", "id", "negative"), "Query → anchor, answer → positive, negative → negative"),
     ],
