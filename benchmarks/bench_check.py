@@ -59,7 +59,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def draw(rng: np.random.Generator, tasks: int) -> None:
-    """What the check is held against: the indices of a bootstrap, and nothing done with them."""
+    """What the check is compared with: the indices of a bootstrap, and nothing done with them."""
     for _ in range(tasks):
         for _ in range(DRAWS // 1000):
             rng.integers(EXAMPLES, size=(1000, EXAMPLES))

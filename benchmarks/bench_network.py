@@ -5,7 +5,7 @@
 
 Both sides have the same random weights, get the same batches of 32 random texts, and run forward
 only, in turns, in float32 on a CPU and in bfloat16 on a GPU. A family that transformers does not
-know is held against our own network with padding computed. Lengths are all 512, or drawn from
+know is compared with our own network with padding computed. Lengths are all 512, or drawn from
 N(256, 64) cut to 16 ... 512 (ModernBERT, table 10) and padded to 512 or to the longest of the
 batch. Tokens a second count no padding.
 

@@ -7,7 +7,7 @@ Both sides load the model and the data sets anew for every run, with empty cache
 that has imported its libraries before; runs are taken in turns on the same cores. mteb runs
 the model through sentence-transformers, with batches of 32 and of 128: the better one counts.
 Memory is the peak of a process of its own, libraries included. With --bf16 nothing is timed: our
-own scores in bfloat16 are held against those in float32.
+own scores in bfloat16 are compared with those in float32.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SUITES = {
 }
 
 FLOAT32, BF16 = (1e-4, 1), (1e-3, 3)
-"""How far a main score may lie from the one it is held against: so much, or of a classification
+"""How far a main score may lie from the one it is compared with: so much, or of a classification
 as much as so many flipped predictions."""
 
 Scores = dict[str, tuple[float, int]]

@@ -22,7 +22,7 @@ COMMANDS = {
     "show": "Show what has been measured of a model.",
     "explain": "Show which tokens of a document the tokens of a query match.",
     "check": "Say whether a candidate is as good as a baseline: a gate for checkpoints.",
-    "baseline": "Set, list and show what candidates are held against.",
+    "baseline": "Set, list and show what candidates are compared with.",
     "compare": "Compare two models: score deltas and what differs in how they came about.",
     "papers": "Hold a model's scores against what papers print of a suite.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",

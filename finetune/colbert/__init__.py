@@ -1,1 +1,1 @@
-"""Models with a vector for each token."""
+"""Multi-vector (ColBERT) models."""

@@ -1,4 +1,4 @@
-"""The settings of a recipe that makes a model with a vector for each token."""
+"""The settings of a recipe that makes a multi-vector (ColBERT) model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.core.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class ColBERTSettings(TrainerSettings):
-    """Every setting of the training of a model with a vector for each token.
+    """Every setting of the training of a multi-vector (ColBERT) model.
 
     Attributes:
         loss: "distillation" from a teacher's scores of each query's documents, or "contrastive", among all

@@ -1,4 +1,4 @@
-"""The training of a model with a vector for each token, with PyLate's losses over our network."""
+"""The training of a multi-vector (ColBERT) model, with PyLate's losses over our network."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Ro
 
 
 def _group(rows: Iterable[np.int64], texts: NDArray[np.uint64], size: int) -> tuple[Rows, Rows]:
-    """The first rows that fit together, and those that were passed over on the way."""
+    """The first rows that fit together, and those that were skipped on the way."""
     group: list[np.int64] = []
     passed: list[np.int64] = []
     seen: set[int] = set()

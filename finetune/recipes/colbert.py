@@ -19,7 +19,7 @@ from harness.training.training import TrainingSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ColBERTRecipe(TrainerRecipe[ColBERTSettings]):
-    """A recipe that trains a model with a vector for each token."""
+    """A recipe that trains a multi-vector (ColBERT) model."""
 
     @property
     def output(self) -> Output:

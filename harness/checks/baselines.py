@@ -277,7 +277,7 @@ def _unpacked(path: Path) -> Path:
     except _DAMAGED as error:
         raise RecordError(
             f"{path} is no baseline with its records, or is damaged: {error}",
-            hint="Make it anew: harness baseline export NAME FILE.zip",
+            hint="Create it again: harness baseline export NAME FILE.zip",
         ) from error
     return home / BASELINES.folder / f"{name}.json"
 
@@ -301,7 +301,7 @@ def _unpack(path: Path, home: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The baseline or model that a candidate is held against.
+    """The baseline or model that a candidate is compared with.
 
     Attributes:
         name: The text that a user typed.

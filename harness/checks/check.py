@@ -51,7 +51,7 @@ def run_check(
 
     Args:
         candidate: A catalog name, `org/name[@revision]` or a folder.
-        reference: What the candidate is held against.
+        reference: What the candidate is compared with.
         request: Suites and settings; its models are ignored.
         seeds: The number of seeds of random draws and of a recipe's trainings.
         policy: Margins, levels, and the tasks that must not regress.

@@ -168,14 +168,12 @@ def _usage_error(error: ValidationError, where: str) -> UsageError:
     if first["type"] == "extra_forbidden":
         known = [*(_TaskPolicy if of_task else Policy).model_fields]
         if place[-1] in _FORMER:
-            return UsageError(
-                f"In {where} {place[-1]} is a setting of before.", hint=f"Remove it: {_FORMER[place[-1]]}."
-            )
+            return UsageError(f"In {where} {place[-1]} was removed.", hint=f"Instead: {_FORMER[place[-1]]}.")
         return unknown(f"setting of {where}", place[-1], known, then="docs/check.md explains each.")
     if name == "tasks" and not of_task:
         return UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
     if first["input"] == "measured":
-        return UsageError(f'In {where} {name} is "measured", a setting of before.', hint='Say "auto".')
+        return UsageError(f'In {where} {name} is "measured", which was removed.', hint='Use "auto".')
     setting = f"{place[1]}, {place[2]}" if of_task else name
     message = "; ".join(
         dict.fromkeys(one["msg"] for one in error.errors() if one["loc"][:1] == first["loc"][:1])

@@ -59,7 +59,7 @@ def command() -> None:
     "--seeds",
     type=options.Number("seeds"),
     default=1,
-    help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples.",
+    help="Number of random seeds of trainings, probes and samples.",
 )
 @click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
 @options.evaluation

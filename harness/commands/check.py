@@ -29,13 +29,14 @@ from harness.plan.request import Request
     "candidates",
     multiple=True,
     metavar="MODEL",
-    help="Who is judged: a model as after `harness run --model`; one at a time.",
+    help="Candidate model as after `harness run --model`; one at a time.",
 )
 @click.option(
     "--baseline",
     default=None,
     metavar="NAME|FILE|MODEL",
-    help="By whom: a baseline that was set, its file, a file of `harness baseline export`, or a model.",
+    help="Baseline to compare with: one that was set, its file, a file of `harness baseline export`, or "
+    "a model.",
 )
 @click.option(
     "--suite",
@@ -48,7 +49,7 @@ from harness.plan.request import Request
     "--seeds",
     type=options.Number("seeds"),
     default=None,
-    help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples "
+    help="Number of random seeds of trainings, probes and samples "
     "(default: as many as the baseline has, else 1).",
 )
 @click.option(

@@ -64,9 +64,9 @@ def command(
 ) -> int:
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
-    Scores on the same data and under the same settings are held against each other; then what is
+    Scores on the same data and under the same settings are compared with each other; then what is
     left over, if that is one score of each model. BM25, which shares no settings with a model of
-    vectors, is held against each of its scores. Retrieval tasks are tested over their queries. A task
+    vectors, is compared with each of its scores. Retrieval tasks are tested over their queries. A task
     of several splits is a row for each.
     """
     sides = [MeasuredSuite.of(model, results) for model in (first, second)]

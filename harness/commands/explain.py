@@ -36,7 +36,7 @@ SCHEMA = 1
     "--model",
     required=True,
     metavar="MODEL",
-    help="Model with a vector for each token: a folder that PyLate saved, or org/name[@revision].",
+    help="Multi-vector (ColBERT) model: a folder that PyLate saved, or org/name[@revision].",
 )
 @click.option("--query", required=True, metavar="TEXT", help="The query, or @FILE with its text.")
 @click.option("--document", required=True, metavar="TEXT", help="The document, or @FILE with its text.")
@@ -213,7 +213,7 @@ class _Explanation:
 
 
 def _require_token_vectors(one: ConfiguredModel) -> Encoding:
-    """The encoding of a model with a vector for each token.
+    """The encoding of a multi-vector (ColBERT) model.
 
     Raises:
         UsageError: It is another model.
@@ -223,7 +223,7 @@ def _require_token_vectors(one: ConfiguredModel) -> Encoding:
     does = "ranks documents by their words" if one.ranks else "gives one vector for each text"
     raise UsageError(
         f"{one.artifact.name} {does}: no token of a query matches one of a document.",
-        hint="`harness explain` takes a model with a vector for each token, a folder that PyLate saved "
+        hint="`harness explain` takes a multi-vector (ColBERT) model, a folder that PyLate saved "
         "(docs/retrieval.md).",
     )
 

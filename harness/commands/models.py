@@ -111,7 +111,7 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
     """
     found = _named(model, ModelStore(paths.results_folder(results)), cache)
     if isinstance(found, UnfinishedModel):
-        raise UsageError(f"The training of {found.name} is not at its end.", hint="Type its command again.")
+        raise UsageError(f"The training of {found.name} has not finished.", hint="Type its command again.")
     if found.problem:
         raise UsageError(f"{found.folder} is damaged: {found.problem}.", hint="Train the model again.")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
@@ -275,7 +275,7 @@ def _agreed(model: _Model, size: str) -> bool:
     try:
         typed = click.prompt(f"To remove {model.name} ({model.key[:12]}, {size}), type its name or key")
     except click.Abort as error:
-        raise UsageError("Nobody is there to be asked.", hint="Give --yes to remove the model.") from error
+        raise UsageError("No terminal to ask in.", hint="Pass --yes to remove the model.") from error
     return typed == model.name or (bool(_KEY.fullmatch(typed)) and model.key.startswith(typed))
 
 

@@ -185,14 +185,14 @@ _OPTIONS = (
         "--max-length",
         type=Number("max_length"),
         default=None,
-        help="Longest input in tokens, of models with a vector for each token the longest document (default: "
+        help="Longest input in tokens, of multi-vector (ColBERT) models the longest document (default: "
         "the model's own).",
     ),
     query_length := click.option(
         "--query-length",
         type=Number("query_length"),
         default=None,
-        help="Longest query in tokens, of models with a vector for each token (default: the model's own, or "
+        help="Longest query in tokens, of multi-vector (ColBERT) models (default: the model's own, or "
         "that of a BEIR task).",
     ),
     dtype := click.option(
@@ -225,7 +225,7 @@ _OPTIONS = (
         "--index",
         default=None,
         metavar="INDEX",
-        help="Search of models with a vector for each token: auto (the default: exact, and plaid for large "
+        help="Search of multi-vector (ColBERT) models: auto (the default: exact, and plaid for large "
         "tasks), exact, plaid[:SETTING=VALUE,...] or pylate-script (docs/retrieval.md).",
     ),
     click.option(

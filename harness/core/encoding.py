@@ -44,7 +44,7 @@ class OwnTexts:
 class Settings:
     """The requested evaluation settings of a model; None means the model's own default.
 
-    `index` is the search of models with a vector for each token: "auto", which is the default and exact but
+    `index` is the search of multi-vector (ColBERT) models: "auto", which is the default and exact but
     for large corpora, "exact", or "plaid:nbits=4,..." (see `Plaid`).
     """
 

@@ -1,7 +1,7 @@
 """Prepared data sets in the cache: folders of the datasets library that are known to be whole, or made again.
 
 A folder is named by the content of its data. When a preparation has ended, a manifest lists every file
-with its size and SHA-256. Before its use a folder is held against the manifest; one that differs, or that
+with its size and SHA-256. Before its use a folder is compared with the manifest; one that differs, or that
 has files of a preparation that never ended, is emptied, and the library prepares its data again. Users of a
 folder share a lock, so that none empties it under another.
 """

@@ -1,4 +1,4 @@
-"""Models with a vector for each token (ColBERT, in PyLate's folders): their projection and their engine.
+"""Multi-vector (ColBERT) models (ColBERT, in PyLate's folders): their projection and their engine.
 
 Equal to PyLate's `ColBERT.encode`. Texts are cut one token short, and the side's prefix is put after the
 first token. A query is filled up with mask tokens (expansion), which attend to the query; its own tokens
@@ -122,7 +122,7 @@ _THEIRS = "pylate.models.Dense.Dense"
 
 
 def save_model(model: SentenceTransformer, folder: Path, late: LateInteraction) -> None:
-    """Write a model with a vector for each token as a PyLate folder.
+    """Write a multi-vector (ColBERT) model as a PyLate folder.
 
     Args:
         model: The backbone and its projections.

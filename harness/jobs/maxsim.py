@@ -1,4 +1,4 @@
-"""Scores of models with a vector for each token: the order of documents by MaxSim, and its job.
+"""Scores of multi-vector (ColBERT) models: the order of documents by MaxSim, and its job.
 
 The order is exact, or that of an approximate index (see harness.search.plaid_index) whose recall is measured.
 """

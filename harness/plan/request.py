@@ -498,7 +498,7 @@ def _configured_models(
 
 
 def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[Suite], recipe: str) -> None:
-    """Refuse a model with a vector for each token where it would be trained, or has nothing to search."""
+    """Refuse a multi-vector (ColBERT) model where it would be trained, or has nothing to search."""
     name = next((one.artifact.name for one in asked if one.interacts_late), None)
     if name is not None and recipe:
         raise UsageError(

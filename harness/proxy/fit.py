@@ -41,7 +41,7 @@ class ProxyRequest:
 
     Attributes:
         suite: The target, as --suite takes it.
-        minutes: The time that its tasks may take together; passed over where `tasks` are given.
+        minutes: The time that its tasks may take together; skipped where `tasks` are given.
         tasks: Tasks to take as they are; empty to choose them.
         reference: The imported model whose minutes are meant; empty for the median of the fitted models.
         name: The proxy's name; empty for a name made of the target.

@@ -183,7 +183,7 @@ APPROXIMATE = "approximate"
 
 
 def _late_interaction_text(encoding: Mapping[str, Any]) -> str:
-    """The encoding of an identity in a few words, of a model with a vector for each token."""
+    """The encoding of an identity in a few words, of a multi-vector (ColBERT) model."""
     late = encoding["late_interaction"]
     expansion = ", attended to" * late["attends_to_expansion"] if late["expansion"] else " at most"
     vectors, by_task = encoding.get("vectors", "float32"), late.get("by_task", True)

@@ -243,7 +243,7 @@ class Store:
 
     @staticmethod
     def parse(path: Path) -> Record:
-        """The record in a file, held against the file's place.
+        """The record in a file, compared with the file's place.
 
         Raises:
             OSError: The file cannot be read.
@@ -254,7 +254,7 @@ class Store:
 
     @staticmethod
     def _parse(content: bytes, path: Path, *, where: str) -> Record:
-        """The record in some bytes, held against the place of its file."""
+        """The record in some bytes, compared with the place of its file."""
         try:
             record = RECORDS.parse(content.decode("utf-8"), where=where)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -294,8 +294,8 @@ class SharedRecords:
 
     `records/<start of the artifact's key>/<task>/<key>.json` is a record, whatever its model is called, so of
     several writers of a key one is first. Files beside it have the start of their SHA-256 in their names and
-    are there before it, so that no record is ever seen with the file of another. What is read is held against
-    its place and its digest; a damaged object counts as absent and is replaced.
+    are there before it, so that no record is ever seen with the file of another. What is read is compared
+    with its place and its digest; a damaged object counts as absent and is replaced.
     """
 
     def __init__(self, remote: Remote, store: Store) -> None:

@@ -91,7 +91,7 @@ class StoredModel:
 
 @dataclass(frozen=True, kw_only=True)
 class UnfinishedModel:
-    """A training that has begun and is not at its end.
+    """A training that has begun and has not finished.
 
     Attributes:
         folder: The folder of the training.
@@ -343,7 +343,7 @@ class ModelStore:
         return [StoredModel.of(folder, cache) for folder in self.folders()]
 
     def unfinished(self) -> list[UnfinishedModel]:
-        """Every training that is not at its end, sorted by key."""
+        """Every training that has not finished, sorted by key."""
         done = set(self.leftovers())
         return [_unfinished(work) for work in sorted(self.root.glob(f"{_WORK}*")) if work not in done]
 

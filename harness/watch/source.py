@@ -117,7 +117,7 @@ class _Folder:
         self.name = self._folder.name
 
     def found(self) -> Found:
-        """The folders with a step in their name; files and hidden folders are passed over."""
+        """The folders with a step in their name; files and hidden folders are skipped."""
         try:
             below = sorted(p for p in self._folder.iterdir() if p.is_dir() and not p.name.startswith("."))
         except OSError as error:

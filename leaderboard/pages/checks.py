@@ -78,7 +78,7 @@ def _lines(queries: Queries) -> dict[str, list[CheckSummary]]:
 def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
     recipes = any(line[0].recipe for line in lines)
     heads = {key: label for key, label in HEADS.items() if recipes or key != "recipe"}
-    caption = f"{counted(total, 'model line')}: a baseline, and what is held against it"
+    caption = f"{counted(total, 'model line')}: a baseline, and what is compared with it"
     notes = ["▼ regressed, ? inconclusive, ▲ improved, ✓ passed, = the same; the newest on the right."]
     return values_table(
         "lines", caption, heads, [_row(line, recipes=recipes) for line in lines], notes=notes if lines else []

@@ -81,7 +81,7 @@ _OTHERS = frozenset(
         *("bower_components", "Godeps", "testdata", "__tests__", "__mocks__", "spec", "generated"),
     }
 )
-"""Further folders that are passed over, but for Python."""
+"""Further folders that are skipped, but for Python."""
 
 _MADE = re.compile(r"code generated .*do not edit|@generated|auto-?generated|automatically generated", re.I)
 _LONG_LINES = 200

@@ -98,7 +98,7 @@ class TaskInfo:
         superseded_by: The task that mteb recommends in its place.
         roles: Whether its texts stand on a query or a document side.
         fixed_data: Whether its own loading code names the data set, at no revision, so that another path or
-            revision is passed over.
+            revision is skipped.
         parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
         loader: The way in which its data is loaded: a configuration for each subset (empty), the "parts" of a
             retrieval task, those of CodeSearchNet in "coir", a table of all subsets that are "merged", one

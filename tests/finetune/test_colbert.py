@@ -1,4 +1,4 @@
-"""Training of models with a vector for each token: PyLate's losses, folders and steps."""
+"""Training of multi-vector (ColBERT) models: PyLate's losses, folders and steps."""
 
 from __future__ import annotations
 

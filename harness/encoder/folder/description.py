@@ -127,7 +127,7 @@ def _context(description: Description, settings: Settings) -> ContextDraw | None
 
 
 def _late_interaction(description: Description, settings: Settings) -> LateInteraction:
-    """The settings of a model with a vector for each token, with the requested lengths."""
+    """The settings of a multi-vector (ColBERT) model, with the requested lengths."""
     late = description.late_interaction
     assert late is not None
     for option, given in (
@@ -483,7 +483,7 @@ def _own_length(root: Path) -> int | None:
         if isinstance(length, int) and length < 1:
             raise ModelError(
                 f"{path} has a max_seq_length of {length}.",
-                hint="Write the length that the model has.",
+                hint="Set max_seq_length in sentence_bert_config.json to the length that the model has.",
             )
         if isinstance(length, int):
             return length

@@ -1,4 +1,4 @@
-"""The tensors of a model folder, sorted by a family's names and held against an architecture.
+"""The tensors of a model folder, sorted by a family's names and compared with an architecture.
 
 Works on tensors and on the entries of a file's header alike, and imports no torch.
 """

@@ -1,4 +1,4 @@
-"""Gradient caching over two stages, held against autograd alone."""
+"""Gradient caching over two stages, compared with autograd alone."""
 
 from __future__ import annotations
 

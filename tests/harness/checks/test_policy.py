@@ -86,11 +86,11 @@ def test_every_setting_can_be_set(tmp_path: Path) -> None:
         ({"must_not_regress": "SciFact"}, "must_not_regress is 'SciFact': .*valid list"),
         ({"must_not_regress": [1]}, "must_not_regress is 1: .*valid string"),
         ({"tasks": {"A": {"must_not_regress": "yes"}}}, "A, must_not_regress is 'yes': .*valid boolean"),
-        ({"margin": "measured"}, 'margin is "measured", a setting of before. Say "auto".'),
-        ({"max_drop": 1}, "max_drop is a setting of before. Remove it: margin is the loss"),
-        ({"tasks": {"A": {"max_drop": 1}}}, "max_drop is a setting of before. Remove it: margin is the loss"),
-        ({"correction": "holm"}, "correction is a setting of before. Remove it: task_alpha"),
-        ({"draws": 2000}, "draws is a setting of before. Remove it: nothing is resampled"),
+        ({"margin": "measured"}, 'margin is "measured", which was removed. Use "auto".'),
+        ({"max_drop": 1}, "max_drop was removed. Instead: margin is the loss"),
+        ({"tasks": {"A": {"max_drop": 1}}}, "max_drop was removed. Instead: margin is the loss"),
+        ({"correction": "holm"}, "correction was removed. Instead: task_alpha"),
+        ({"draws": 2000}, "draws was removed. Instead: nothing is resampled"),
     ],
 )
 def test_what_cannot_be_used_is_named(raw: dict[str, Any], message: str, tmp_path: Path) -> None:

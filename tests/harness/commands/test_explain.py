@@ -182,7 +182,7 @@ def test_other_models_and_blank_texts_are_refused(model: Path, tmp_path: Path, s
     ):
         code, _, err = said(*words)
         assert (code, told in err) == (2, True), (words, err)
-    assert "takes a model with a vector for each token" in said(dense, "a", "b")[2]
+    assert "takes a multi-vector (ColBERT) model" in said(dense, "a", "b")[2]
 
 
 def test_the_sum_is_that_of_the_search(model: Path, said: Said) -> None:

@@ -188,6 +188,6 @@ def test_an_export_is_the_model_without_its_log(
     (tmp_path / "empty").mkdir()
     assert say("export", "tiny-contrast", str(tmp_path / "empty"))[0] == 0
     begin(store, "small", fakes.lineage(seed=44))
-    assert "not at its end" in say("export", "small", str(tmp_path / "small"))[2]
+    assert "has not finished" in say("export", "small", str(tmp_path / "small"))[2]
     (folder / "config.json").write_text("{}")
     assert "is damaged" in say("export", "tiny-contrast", str(tmp_path / "damaged"))[2]

@@ -1,4 +1,4 @@
-"""What is known of a model before torch is imported, held against torch and transformers."""
+"""What is known of a model before torch is imported, compared with torch and transformers."""
 
 from __future__ import annotations
 

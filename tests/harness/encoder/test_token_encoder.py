@@ -1,4 +1,4 @@
-"""Models with a vector for each token: PyLate's own vectors are the truth."""
+"""Multi-vector (ColBERT) models: PyLate's own vectors are the truth."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fake_slurm import FakeSlurm
 from harness.core.errors import StoreError, UsageError
 from harness.driver.execute import Driver
 from harness.executors.executor import SlurmSettings
-from harness.executors.slurm import _parts
+from harness.executors.slurm import SlurmExecutor, _parts
 from harness.jobs.jobs import Job, Resources
 from harness.storage.store import Store
 from queued_jobs import QUICK, Act, ActOnModel, Large, ends, executor, wait
@@ -386,13 +386,18 @@ def test_the_refusal_of_a_worker_ends_the_run(
     wait(lambda: not slurm.processes())
 
 
+def try_again(made: SlurmExecutor, folder: Path) -> None:
+    """Submit jobs that are lost once more, as the driver does."""
+    for finished in (ends(made)[0] for _ in range(9)):
+        made.submit(job(finished.key[-1], folder), {})
+
+
 def test_workers_that_cannot_start_are_not_asked_for_without_end(folder: Path, slurm: FakeSlurm) -> None:
     made = executor(folder, setup="echo no such module >&2; exit 3")
     for name in "abc":
         made.submit(job(name, folder), {})
     with pytest.raises(UsageError) as caught:
-        for finished in (ends(made)[0] for _ in range(9)):
-            made.submit(job(finished.key[-1], folder), {})  # as the driver does
+        try_again(made, folder)
     made.close()
     assert "Workers of Slurm end before they say a word, the last as FAILED" in caught.value.message
     assert "no such module" in caught.value.message

@@ -1,4 +1,4 @@
-"""Runs of models with a vector for each token: PyLate's vectors and a loop over them are the truth."""
+"""Runs of multi-vector (ColBERT) models: PyLate's vectors and a loop over them are the truth."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What work costs, by hand: ranges, texts and tokens, speeds, disk and memory, and the time that is left.
 
-The time left is also held against simulated runs: jobs of random durations on a number of workers.
+The time left is also compared with simulated runs: jobs of random durations on a number of workers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`harness data score`: the choice of documents and their scores, held against plain computations."""
+"""`harness data score`: the choice of documents and their scores, compared with plain computations."""
 
 from __future__ import annotations
 

@@ -659,7 +659,7 @@ def test_lists_of_numbers_are_no_negatives(tmp_path: Path, settings: DataSetting
 
 
 def test_negatives_that_begin_late_are_refused(tmp_path: Path, settings: DataSettings) -> None:
-    """They would be passed over without a word."""
+    """They would be skipped without a word."""
     bare = {"query": "q", "pos": ["p"]}
     with pytest.raises(DataError, match=r"own.jsonl:2: there is a column 'neg', which the first row has not"):
         own_training(str(lines(tmp_path / "own.jsonl", [bare, FIRST])), settings)

@@ -1,4 +1,4 @@
-"""A model's own code: run where it was allowed and pinned, and never passed over in silence."""
+"""A model's own code: run where it was allowed and pinned, and never skipped in silence."""
 
 from __future__ import annotations
 
