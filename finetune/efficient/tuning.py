@@ -72,7 +72,7 @@ class TuningSettings:
             return int(count)
         allowed = ", ".join(f"{number}/{blocks}" for number in range(blocks))
         raise UsageError(
-            f"frozen is {self.frozen}, which of {blocks} blocks must be an integer, and not all.",
+            f"frozen is {self.frozen}, which is not a whole number of {blocks} blocks below all of them.",
             hint=f"Give one of these: --set frozen=… with {allowed}",
         )
 

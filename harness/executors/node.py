@@ -133,8 +133,8 @@ def refused(reason: str) -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class News:
-    """News of a worker's jobs: events by key, in order, and the jobs that ended."""
+class _News:
+    """_News of a worker's jobs: events by key, in order, and the jobs that ended."""
 
     events: tuple[tuple[str, Event], ...] = ()
     ended: tuple[Finished, ...] = ()
@@ -196,13 +196,13 @@ class NodeWorker:
             self.cancel()
             self._unsent = failed(job.key, error)
 
-    def poll(self, seconds: float) -> News:
+    def poll(self, seconds: float) -> _News:
         """The news of the running job, after `seconds` at the latest."""
         finished, self._unsent = self._unsent, None
         if not self._process.free:
             finished = self._process.poll(seconds)
         events, self._events = merged(self._events), []
-        return News(events=events, ended=() if finished is None else (finished,))
+        return _News(events=events, ended=() if finished is None else (finished,))
 
     def cancel(self) -> None:
         """Stop the running job; a training writes a checkpoint before."""

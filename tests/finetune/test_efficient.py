@@ -231,7 +231,7 @@ def test_settings_that_no_training_can_have(method: str, settings: dict[str, Any
 
 def test_what_a_backbone_has_not_is_named(make: Callable[..., TrainingSpec], backbone: Artifact) -> None:
     third = make("freeze", frozen="1/7")
-    with pytest.raises(UsageError, match="frozen is 1/7, which of"):
+    with pytest.raises(UsageError, match="frozen is 1/7, which is not a whole number of"):
         third.recipe.plan(backbone, third.data, seed=7)  # type: ignore[attr-defined]
     nowhere = make("lora", lora_modules=("query_key_value",))
     with pytest.raises(UsageError, match="No dense layer of the backbone is called query_key_value"):
