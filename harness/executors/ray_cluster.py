@@ -14,7 +14,7 @@ from typing import Any
 from harness.core.errors import UsageError
 from harness.core.provenance import cores
 from harness.data.locate import human_size
-from harness.executors.executor import Finished, RaySettings, failed, run_job
+from harness.executors.executor import Finished, Inputs, RaySettings, failed, run_job
 from harness.executors.local import host_name
 from harness.executors.node import (
     NodeWorker,
@@ -25,6 +25,7 @@ from harness.executors.node import (
     visible_devices,
 )
 from harness.jobs.context import Event, JobContext
+from harness.jobs.jobs import Job
 
 Answer = tuple[list[tuple[str, Event]], Finished]
 """The events of a job by its key, and its end."""
@@ -76,7 +77,8 @@ class RayWorker:
         self._lock = threading.Lock()
         self._events: list[tuple[str, Event]] = []
         self._worker: NodeWorker | None = None
-        self._stopping, self._stopped = threading.Event(), threading.Event()
+        self._stopping, self._idle = threading.Event(), threading.Event()
+        self._idle.set()
         opened = _open(environment, settings)
         self._refusal = missing_devices(1 if kind == "cuda" else 0)
         if isinstance(opened, str):
@@ -98,18 +100,22 @@ class RayWorker:
         """Run a pickled job with its inputs; gives the last events and its end, or why it cannot."""
         if self._worker is None:
             return self._refusal
-        job, inputs = pickle.loads(content)
-        self._worker.start(job, inputs)
-        while True:
-            report = self._worker.poll(0.2)
+        self._idle.clear()
+        try:
+            return self._run(self._worker, *pickle.loads(content))
+        finally:
+            self._idle.set()
+
+    def _run(self, worker: NodeWorker, job: Job, inputs: Inputs) -> Answer:
+        worker.start(job, inputs)
+        while not self._stopping.is_set():
+            report = worker.poll(0.2)
             if report.ended:
                 return [*self.events(), *report.events], report.ended[0]
             with self._lock:
                 self._events = [*merged([*self._events, *report.events])]
-            if self._stopping.is_set():
-                self._worker.close()
-                self._stopped.set()
-                return [], failed(job.key, RuntimeError("stopped"))
+        worker.close()
+        return [], failed(job.key, RuntimeError("stopped"))
 
     def events(self) -> list[tuple[str, Event]]:
         """The events since the last call."""
@@ -120,7 +126,7 @@ class RayWorker:
     def stop(self) -> None:
         """End the running job and its process; a training writes a checkpoint before."""
         self._stopping.set()
-        self._stopped.wait()
+        self._idle.wait()
 
 
 def _open(environment: Mapping[str, str], settings: bytes) -> WorkerSettings | str:

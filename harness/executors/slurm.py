@@ -304,6 +304,7 @@ class SlurmExecutor:
         """Take over the tasks and ends of drivers with the same settings that are gone."""
         if not self._is_due("adopt", self._times.look if self._rivals else self._times.states):
             return
+        self._rivals = {folder: leases for folder, leases in self._rivals.items() if folder.exists()}
         for folder in self._queue.glob(f"{self._alike}-*"):
             if folder not in self._leases and self._claim(folder):
                 for path in (folder / "done").glob("*"):

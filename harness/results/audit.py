@@ -23,6 +23,7 @@ from harness.data.prepared import prepared_problems, remove_prepared
 from harness.results.contradictions import find_contradictions, find_disagreements
 from harness.search.plaid import PART, index_problem
 from harness.storage.leases import LEASE, TERM, has_dead_holder, holder_file, sweep_leases
+from harness.storage.record import Record
 from harness.storage.store import BESIDE, FAILED, Store
 from harness.storage.vectors import shard_is_finite, shard_problem
 from harness.training.model_store import ModelStore, model_problem
@@ -233,7 +234,7 @@ def _record_faults(path: Path, area: str = "records") -> Iterator[Fault]:
 
 def _contradictions(results: Path) -> Iterator[Fault]:
     """What whole records say that cannot be true; which one of two is wrong is not for a repair to say."""
-    whole = {path: Store.parse(path) for path in _records(results) if not [*_record_faults(path)]}
+    whole = {path: one for path in _records(results) if (one := _read_whole(path)) is not None}
     reasons = [
         (path, text) for path, one in whole.items() for text in find_contradictions(one, path.read_bytes())
     ]
@@ -241,9 +242,17 @@ def _contradictions(results: Path) -> Iterator[Fault]:
         yield Fault(area="records", file=path, reason=reason, repair="")
 
 
+def _read_whole(path: Path) -> Record | None:
+    """The record in a file; None where it has a fault."""
+    try:
+        return Store.parse(path)
+    except (OSError, ValueError, HarnessError):
+        return None
+
+
 def _lacks_digest(path: Path) -> bool:
     """Whether a whole record is of a schema without digests."""
-    return path.exists() and not [*_record_faults(path)] and "digest" not in json.loads(path.read_bytes())
+    return _read_whole(path) is not None and "digest" not in json.loads(path.read_bytes())
 
 
 def _faults_beside(part: str) -> Callable[[Path], Iterator[Fault]]:
@@ -251,10 +260,7 @@ def _faults_beside(part: str) -> Callable[[Path], Iterator[Fault]]:
     area = "runs" if part == "run" else part
 
     def faults(path: Path) -> Iterator[Fault]:
-        try:
-            record = Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
-        except (OSError, ValueError, HarnessError):
-            record = None
+        record = _read_whole(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
         named = getattr(record, part, None)
         if named is None:
             yield Fault(area=area, file=path, reason="no whole record names it")

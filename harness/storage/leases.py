@@ -61,7 +61,6 @@ class Leases:
         """
         if key in self._held:
             return True
-        self._keep_renewing()
         self._count += 1
         content = json.dumps({"holder": self._token, "number": self._count}).encode()
         name = f"{self._folder}{key}{LEASE}"
@@ -73,6 +72,7 @@ class Leases:
             if not self._remote.exchange(name, content, seen=there):
                 return False
         self._held[key] = content
+        self._keep_renewing()
         return True
 
     def release(self, key: str) -> None:

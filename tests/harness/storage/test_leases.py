@@ -66,6 +66,17 @@ def test_a_lease_is_held_by_one(place: Path | Remote) -> None:
     assert names(place) == []
 
 
+def test_who_gets_no_lease_writes_nothing(place: Path | Remote) -> None:
+    one, two = Leases(place, term=TERM), Leases(place, term=TERM)
+    assert one.claim("k")
+    before = sorted(names(place))
+    assert not two.claim("k")
+    time.sleep(TERM)
+    assert sorted(names(place)) == before
+    two.close()
+    one.close()
+
+
 def test_a_lease_that_is_renewed_is_kept_and_lapses_only_after_that(place: Path | Remote) -> None:
     one, two = Leases(place, term=TERM), Leases(place, term=TERM)
     assert one.claim("k")

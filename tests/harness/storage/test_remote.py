@@ -17,10 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import boto3
 import numpy as np
 import pytest
+from obstore.exceptions import GenericError
 from safetensors.numpy import save_file
 
 import fakes
@@ -230,6 +233,25 @@ def test_what_fails_in_passing_is_tried_again(s3: S3Server, url: str) -> None:
     with s3.counting() as methods, pytest.raises(StoreError, match="Check the credentials"):
         remote.read("a")
     assert methods == ["GET"]
+
+
+def test_a_write_whose_connection_broke_is_tried_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = Remote(url)
+    remote.create("b", b"mine")
+    put, broken = remote._objects.put, [1, 1]
+
+    def cut(*given: Any, **more: Any) -> Any:
+        """The request took effect, and its answer never came."""
+        answer = put(*given, **more)
+        if broken:
+            broken.pop()
+            raise GenericError("Generic S3 error: HTTP error: request or response body error")
+        return answer
+
+    monkeypatch.setattr(remote, "_objects", SimpleNamespace(put=cut, get=remote._objects.get))
+    assert remote.create("a", b"mine")
+    assert remote.exchange("b", b"renewed", seen=b"mine")
+    assert (broken, remote.read("a"), remote.read("b")) == ([], b"mine", b"renewed")
 
 
 # Records
