@@ -22,7 +22,7 @@ from finetune.embedding.trainer import EmbeddingSetup, set_dropout, train
 from finetune.mix.settings import MixSet, MixSettings, by_set
 from harness.core.errors import HarnessError
 from harness.data.training.loading import add_text_hashes, load_rows
-from harness.data.training.text_rows import JoinedRows, TextRow, TextRows
+from harness.data.training.text_rows import TextRow, TextRows, join_rows
 from harness.training.training import TrainingSpec
 
 SAMPLE = 1_000
@@ -93,7 +93,7 @@ class MixSetup(EmbeddingSetup):
         found = []
         for one, located in by_set(self._sets, spec.data):
             parts = [load_rows(part, cache=spec.cache) for part in located]
-            rows: TextRows = JoinedRows(tuple(parts)) if len(parts) > 1 else parts[0]
+            rows = join_rows(parts) if len(parts) > 1 else parts[0]
             if rows.left_out:
                 spec.log.note(f"{rows.left_out:,} rows of {one.name} without a text are left out")
             found.append(rows)

@@ -15,9 +15,9 @@ from typing import Any
 from harness.core.errors import DataError, UsageError
 from harness.core.identity import canonical
 from harness.data.locate import DataSettings
-from harness.data.tables import FileRow, absolute_path, read_qrels, readable, stream_rows
+from harness.data.tables import BATCH, FileRow, absolute_path, read_qrels, readable, stream_rows
 from harness.data.training.loading import load_training
-from harness.data.training.own_rows import BATCH, CORPUS, QUERIES, document_text, judgement_file
+from harness.data.training.own_rows import CORPUS, QUERIES, document_text, judgement_file
 from harness.data.training.sets import LocatedTraining, judged_folder, own_training
 
 

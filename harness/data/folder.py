@@ -1,12 +1,12 @@
-"""A data set's folder in a data root: its files, its manifest, and the identity that they prove."""
+"""A data set's folder in a data root: its files, its README, its manifest, and the identity they prove."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,11 @@ from harness.core.errors import DataError
 from harness.core.files import sha256_file
 from harness.core.identity import digest
 from harness.core.types import Data
+from harness.data.tables import one_line
+
+README = "README.md"
+
+_HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 
 MANIFEST = ".harness.json"
 """The hidden file that a pull leaves in a data set's folder."""
@@ -81,6 +86,79 @@ def visible_files(folder: Path) -> dict[str, Path]:
         paths = [Path(here, name) for name in names if not name.startswith(".")]
         found |= {path.relative_to(folder).as_posix(): path for path in paths}
     return dict(sorted(found.items()))
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The metadata of a README; {} without a README, or where it names no configurations.
+
+    Raises:
+        DataError: The metadata cannot be read.
+    """
+    path = folder / README
+    try:
+        header = _HEADER.match(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path}: the metadata cannot be read: {one_line(error)}.") from None
+    if header is None or "configs:" not in header[1]:
+        return {}
+    import yaml
+
+    try:
+        card: dict[str, Any] = yaml.safe_load(header[1])
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 1
+        raise DataError(
+            f"{path}:{line}: the metadata between its lines --- is no YAML: {error.problem}."
+        ) from None
+    except yaml.YAMLError as error:
+        raise DataError(f"{path}: the metadata cannot be read: {one_line(error)}.") from None
+    return card if isinstance(card, dict) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A configuration: the patterns of its files by split, below `folder`, and its options for the reader."""
+
+    folder: Path
+    patterns: Mapping[str, Sequence[str]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_configurations(folder: Path) -> dict[str, Configuration]:
+    """The configurations that a README names, in its order; without patterns where it names no files.
+
+    Raises:
+        DataError: The metadata cannot be read.
+    """
+    try:
+        return {
+            str(options["config_name"]): Configuration(
+                folder=folder / str(options.get("data_dir") or ""),
+                patterns=_split_patterns(options.get("data_files")),
+                options=options,
+            )
+            for options in read_card(folder).get("configs") or ()
+        }
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise DataError(f"{folder / README}: its configurations cannot be read: {one_line(error)}.") from None
+
+
+def _split_patterns(declared: Any) -> dict[str, list[str]]:
+    """The patterns of a configuration's files, in any of the forms that a README may have."""
+    if declared is None:
+        return {}
+    if isinstance(declared, str):
+        return {"train": [declared]}
+    if isinstance(declared, Mapping):
+        pairs = [*declared.items()]
+    elif all(isinstance(entry, str) for entry in declared):
+        pairs = [("train", declared)]
+    else:
+        pairs = [(entry["split"], entry["path"]) for entry in declared]
+    found = {str(split): [path] if isinstance(path, str) else [*map(str, path)] for split, path in pairs}
+    if len(found) < len(pairs):
+        raise ValueError(f"a split is there twice: {', '.join(str(split) for split, _ in pairs)}")
+    return found
 
 
 def _manifest(raw: Any) -> Manifest:

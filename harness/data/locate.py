@@ -12,17 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness.core.errors import DataError, HarnessError
 from harness.core.types import Data
-from harness.data.folder import Manifest, Need, identify, visible_files
+from harness.data.folder import README, Manifest, Need, identify, read_configurations, visible_files
 
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
-_HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
-README = "README.md"
 _ODD = re.compile(r"\*\*|[\[\]{}:]|\.\.|^/")
 """What a pattern of files has that is not read here and by the hub in the same way."""
 
@@ -112,38 +111,12 @@ def _listed(data: Data) -> set[str] | None:
 
 
 def _configs(folder: Path) -> dict[str, list[str]]:
-    """The configurations in a README, in order: name → patterns of its data files."""
+    """The configurations in a README, in order: name → patterns of its data files; {} if it is damaged."""
     try:
-        header = _header((folder / "README.md").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        configs = read_configurations(folder)
+    except DataError:
         return {}
-    declared = header.get("configs")
-    configs = [c for c in declared if isinstance(c, dict)] if isinstance(declared, list) else []
-    return {str(c.get("config_name", "default")): list(_patterns(c.get("data_files"))) for c in configs}
-
-
-def _header(card: str) -> Mapping[str, Any]:
-    """The metadata of a README; {} without metadata or without configurations."""
-    found = _HEADER.match(card)
-    if found is None or "configs:" not in found[1]:
-        return {}
-    import yaml
-
-    try:
-        read = yaml.safe_load(found[1])
-    except yaml.YAMLError:
-        return {}
-    return read if isinstance(read, dict) else {}
-
-
-def _patterns(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _patterns(entry)
-    elif isinstance(value, dict):
-        yield from _patterns(value["path"] if "path" in value else list(value.values()))
+    return {name: [*chain.from_iterable(config.patterns.values())] for name, config in configs.items()}
 
 
 def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:

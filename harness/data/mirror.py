@@ -13,9 +13,8 @@ from typing import Any, Literal
 from harness.core.errors import DataError, shortened
 from harness.core.files import sha256_file
 from harness.core.types import Data, TableSource, Task
-from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, visible_files
+from harness.data.folder import MANIFEST, README, FileEntry, Manifest, Need, visible_files
 from harness.data.locate import (
-    README,
     DataMissing,
     DataSettings,
     Located,

@@ -13,15 +13,16 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from harness.core import files
 from harness.core.documents import with_digest, without_digest
 from harness.core.errors import StoreError
+from harness.core.identity import digest
 
 MANIFEST = ".prepared.json"
 LOCK = ".prepared.lock"
@@ -54,6 +55,33 @@ def prepared(content: str, cache: Path) -> Iterator[Path]:
     with _checked(folder, cache), _configured(folder), naming_full_disk(folder):
         yield folder
         _record(folder, cache)
+
+
+@contextmanager
+def kept_file(
+    identity: Sequence[Any], name: str, cache: Path, write: Callable[[Path], None]
+) -> Iterator[Path]:
+    """A file in the cache, made where it is not there yet; it is there whole or not at all.
+
+    Args:
+        identity: All that its content follows from.
+        name: Its name.
+        cache: The cache folder.
+        write: Writes it to the path that it is given.
+
+    Raises:
+        StoreError: It cannot be written, or its disk is full.
+    """
+    with prepared(digest(identity), cache) as folder:
+        file = folder / name
+        if not file.is_file():
+            staged = files.temporary_path(file)
+            try:
+                write(staged)
+                staged.replace(file)
+            finally:
+                staged.unlink(missing_ok=True)
+        yield file
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The tables in a data set's folder, found as the datasets library does, against those that a task reads.
 
-Only a README, the names of files, and their first lines or footers are read.
+Only a README, the names of files, and their first lines or footers are read, without that library.
 """
 
 from __future__ import annotations
@@ -12,37 +12,77 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from glob import escape, glob
+from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO
 
 from harness.core.errors import DataError, nearest, shortened
 from harness.core.identity import digest
 from harness.core.types import DataTable, FileSource, Size, TableSource, Task
-from harness.data.folder import data_sets_in, visible_files
+from harness.data.folder import (
+    README,
+    Configuration,
+    data_sets_in,
+    read_card,
+    read_configurations,
+    visible_files,
+)
 from harness.data.locate import DataSettings, Located, root_folder
+from harness.data.tables import one_line, suggest_names
 
-README = "README.md"
+_NO_DATA = (README, "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
+"""Names of files that the datasets library reads by themselves only."""
+
+_SHARD = re.compile(r"data/(?P<split>[^/]+)-\d{5}-of-\d{5}[^/]*\.")
+
+_SPLIT_WORDS = {
+    "train": re.compile(r"(^|[-._ \d])(train|training)([-._ \d]|$)"),
+    "validation": re.compile(r"(^|[-._ \d])(validation|valid|dev|val)([-._ \d]|$)"),
+    "test": re.compile(r"(^|[-._ \d])(test|testing|eval|evaluation)([-._ \d]|$)"),
+}
+"""The words in names of files and folders by which the datasets library knows a split."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Config:
-    """A configuration: the patterns of its files by split, below `folder`, and its options for the reader."""
+def _files(config: Configuration, split: str) -> list[Path]:
+    """The files of a split, without licences and the like; none where a pattern matches nothing."""
+    found = dict.fromkeys(
+        name
+        for pattern in config.patterns.get(split, ())
+        for name in sorted(glob(pattern, root_dir=config.folder, recursive=True))
+        if _is_data(name) or name == pattern
+    )
+    files = [config.folder / name for name in found if (config.folder / name).is_file()]
+    return [file for file in files if _kind(file) in _READ] or files
 
-    folder: Path
-    patterns: Mapping[str, Sequence[str]]
-    options: Mapping[str, Any] = field(default_factory=dict)
 
-    def files(self, split: str) -> list[Path]:
-        """The files of a split, without licences and the like; none where a pattern matches nothing."""
-        from datasets.data_files import DataFilesList
+def _is_data(name: str) -> bool:
+    path = PurePath(name)
+    return path.name not in _NO_DATA and not any(part.startswith("__") for part in path.parent.parts)
 
-        try:
-            found = DataFilesList.from_patterns(list(self.patterns[split]), base_path=self.folder.as_posix())
-        except FileNotFoundError:
-            return []
-        files = [Path(file) for file in found]
-        return [file for file in files if _kind(file) in _READ] or files
+
+def _patterns_by_name(folder: Path) -> dict[str, list[str]]:
+    """The files of a folder by split, as the datasets library infers them where no README names them.
+
+    By names like `data/SPLIT-00000-of-00001.parquet`, else by a word in the name of a folder, else by one in
+    that of a file; else all files are of `train`. That library itself takes a second to import.
+    """
+    present = visible_files(folder) if folder.is_dir() else {}
+    names = [PurePath(name) for name in present if _is_data(name)]
+    shards: dict[str, list[str]] = {}
+    for name in names:
+        if match := _SHARD.match(name.as_posix()):
+            shards.setdefault(match["split"], []).append(escape(name.as_posix()))
+    if shards:
+        return shards
+    for places in ({name: name.parent.parts for name in names}, {name: (name.name,) for name in names}):
+        found = {
+            split: [escape(str(name)) for name, parts in places.items() if any(map(word.search, parts))]
+            for split, word in _SPLIT_WORDS.items()
+        }
+        if any(found.values()):
+            return {split: files for split, files in found.items() if files}
+    return {"train": [escape(str(name)) for name in names]} if names else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +90,7 @@ class Schema:
     """The configurations of a data set's folder by name; `declared` is whether its README names them."""
 
     folder: Path
-    configs: Mapping[str, _Config]
+    configs: Mapping[str, Configuration]
     declared: bool
 
     @staticmethod
@@ -60,65 +100,48 @@ class Schema:
         Raises:
             DataError: There is no data file, or the README's metadata cannot be read.
         """
-        declared = _declared(folder)
-        if declared:
-            return Schema(folder=folder, configs=declared, declared=True)
-        try:
-            return Schema(
-                folder=folder,
-                configs={"default": _Config(folder=folder, patterns=_inferred(folder))},
-                declared=False,
-            )
-        except FileNotFoundError:
+        configs = {
+            name: replace(config, patterns=config.patterns or _patterns_by_name(config.folder))
+            for name, config in read_configurations(folder).items()
+        }
+        if configs:
+            return Schema(folder=folder, configs=configs, declared=True)
+        patterns = _patterns_by_name(folder)
+        if not patterns:
             there = shortened([*visible_files(folder)]) or "nothing"
-            raise DataError(f"{folder} holds no data file; there is: {there}.") from None
+            raise DataError(f"{folder} holds no data file; there is: {there}.")
+        configs = {"default": Configuration(folder=folder, patterns=patterns)}
+        return Schema(folder=folder, configs=configs, declared=False)
 
     def faults(self, tables: Sequence[DataTable]) -> list[str]:
         """What the folder lacks of the tables, one sentence each; empty if they can be read."""
-        absent = [table.config or ("default",) for table in tables if self._named(table.config) is None]
-        missing = [self._no_config(absent)] if absent else []
-        return [*missing, *(fault for table in tables for fault in self._faults(table))]
+        named = [(table, _named_config(self.configs, table.config)) for table in tables]
+        absent = [table.config or ("default",) for table, name in named if name is None]
+        missing = [_no_config(self.configs if self.declared else {}, absent)] if absent else []
+        found = (fault for table, name in named if name is not None for fault in self._faults(table, name))
+        return [*missing, *found]
 
-    def _faults(self, table: DataTable) -> Iterator[str]:
-        name = self._named(table.config)
-        if name is None:
-            return
+    def _faults(self, table: DataTable, name: str) -> Iterator[str]:
         config = self.configs[name]
         for wanted in table.splits:
             lone = table.lone_split and wanted not in config.patterns and len(config.patterns) == 1
             split = next(iter(config.patterns)) if lone else wanted
-            if split not in config.patterns:
-                there = ", ".join(config.patterns)
-                yield f"there is no split {split!r}{self._of(name)}; there is: {there}"
+            files = _files(config, split)
+            if files:
+                yield from self._split_faults(table, config, files)
             else:
-                yield from self._split_faults(table, config, split, self._of(name))
+                yield self.describe_absence(name, split)
 
-    def _named(self, names: Sequence[str]) -> str | None:
-        """The configuration with one of these names; without names the only one, or the default one."""
-        if names:
-            return next((name for name in names if name in self.configs), None)
-        flagged = [name for name, config in self.configs.items() if config.options.get("default")]
-        only = [*self.configs] if len(self.configs) == 1 else []
-        return next(iter([*only, *flagged, *({"default"} & self.configs.keys())]), None)
+    def describe_absence(self, name: str, split: str) -> str:
+        """The sentence on a split of a configuration that has no files."""
+        of, patterns = "" if name == "default" else f" of {name!r}", self.configs[name].patterns
+        if split in patterns:
+            missing = shortened(list(patterns[split]))
+            return f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
+        there = shortened([*patterns]) or "nothing"
+        return f"there is no split {split!r}{of}; there is: {there}"
 
-    def _no_config(self, absent: Sequence[tuple[str, ...]]) -> str:
-        """The sentence on configurations that are not there, each by the names that it may have."""
-        wanted = shortened([" or ".join(map(repr, names)) for names in absent], most=3)
-        if not self.declared:
-            return f"{README} declares no configuration {wanted}: without that there is only 'default'"
-        close = nearest(absent[0][0], self.configs) if len(absent) == 1 else []
-        there = f"is {close[0]!r} the one?" if close else f"there is: {shortened([*self.configs])}"
-        return f"{README} declares no configuration {wanted}; {there}"
-
-    def _of(self, config: str) -> str:
-        return "" if config == "default" else f" of {config!r}"
-
-    def _split_faults(self, table: DataTable, config: _Config, split: str, of: str) -> Iterator[str]:
-        files = config.files(split)
-        if not files:
-            missing = shortened(list(config.patterns[split]))
-            yield f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
-            return
+    def _split_faults(self, table: DataTable, config: Configuration, files: Sequence[Path]) -> Iterator[str]:
         rows: list[int | None] = []
         for file in files:
             try:
@@ -155,29 +178,24 @@ class SplitFiles:
         Raises:
             DataError: There is no such configuration, split or file, or a file cannot be read.
         """
-        try:
-            entries = {str(one["config_name"]): one for one in _card(folder).get("configs", ())}
-            config = _named_config(folder, config, entries)
-            entry = entries.get(config, {})
-            patterns = _patterns_by_split(entry.get("data_files"))
-            base = folder / str(entry.get("data_dir") or "")
-            found = _pattern_files(base, patterns, split) if patterns else _files_by_name(base, split)
-        except (TypeError, AttributeError, LookupError, ValueError, NotImplementedError) as error:
-            message = f"{folder / README}: its configurations cannot be read: {one_line(error)}."
-            raise DataError(message) from None
-        of = f" of {config!r}" if config else ""
-        if not found:
-            raise DataError(f"{folder}: {_absent_split(folder, base, patterns, split, of)}.")
-        return SplitFiles(config=config, files=tuple(found), heads=tuple(_heads(found, folder, entry)))
+        schema = Schema.read(folder)
+        name = _require_config(folder, config, schema.configs if schema.declared else {})
+        found = schema.configs[name]
+        files = _files(found, split)
+        if not files:
+            raise DataError(f"{folder}: {schema.describe_absence(name, split)}.")
+        heads = tuple(TableHead.read_whole(file, found.options) for file in files)
+        return SplitFiles(config=name if schema.declared else "", files=tuple(files), heads=heads)
 
     @staticmethod
     def patterns(folder: Path, config: str, split: str) -> list[str]:
         """The patterns of a split's files in a README; all files where it names none."""
-        entries = {str(one.get("config_name")): one for one in _card(folder).get("configs", ())}
-        entry = entries.get(_named_config(folder, config, entries), {})
-        base = str(entry.get("data_dir") or "").strip("/")
-        found = _patterns_by_split(entry.get("data_files")).get(split, ["**"])
-        return [f"{base}/{pattern}" if base else pattern for pattern in found]
+        configs = read_configurations(folder)
+        found = configs.get(_require_config(folder, config, configs))
+        if found is None:
+            return ["**"]
+        base = found.folder.relative_to(folder)
+        return [(base / pattern).as_posix() for pattern in found.patterns.get(split, ["**"])]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -191,71 +209,41 @@ class SplitFiles:
         return None if None in counts else sum(count or 0 for count in counts)
 
 
-def _named_config(folder: Path, config: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
-    if config and config not in entries and (entries or config != "default"):
-        close = nearest(config, entries)
-        there = f"is {close[0]!r} the one?" if close else f"there is: {shortened([*entries])}"
-        there = there if entries else "without that there is only 'default'"
-        raise DataError(f"{folder}: {README} declares no configuration {config!r}; {there}.")
-    if config or not entries:
-        return config if entries else ""
-    flagged = [name for name, entry in entries.items() if entry.get("default") or name == "default"]
-    if not flagged and len(entries) > 1:
+def _named_config(configs: Mapping[str, Configuration], names: Sequence[str]) -> str | None:
+    """The configuration with one of these names; without names the only one, or the default one."""
+    if names:
+        return next((name for name in names if name in configs), None)
+    flagged = [name for name, config in configs.items() if config.options.get("default")]
+    only = [*configs] if len(configs) == 1 else []
+    return next(iter([*only, *flagged, *({"default"} & configs.keys())]), None)
+
+
+def _no_config(declared: Mapping[str, object], absent: Sequence[Sequence[str]]) -> str:
+    """The sentence on configurations that a README does not declare, each by the names that it may have."""
+    wanted = shortened([" or ".join(map(repr, names)) for names in absent], most=3)
+    if not declared:
+        return f"{README} declares no configuration {wanted}: without that there is only 'default'"
+    there = suggest_names(absent[0][0] if len(absent) == 1 else "", declared)
+    return f"{README} declares no configuration {wanted}; {there}"
+
+
+def _require_config(folder: Path, config: str, declared: Mapping[str, Configuration]) -> str:
+    """The name of a configuration in a README that a user names, or of the default one.
+
+    Raises:
+        DataError: There is none, or there are several and none is the default one.
+    """
+    if not declared and config in ("", "default"):
+        return "default"
+    name = _named_config(declared, (config,) if config else ())
+    if name is None and config:
+        raise DataError(f"{folder}: {_no_config(declared, [(config,)])}.")
+    if name is None:
         raise DataError(
-            f"{folder} has several configurations: {shortened([*entries])}.",
-            hint=f"Name one after a colon, as in ORG/NAME:{next(iter(entries))}.",
+            f"{folder} has several configurations: {shortened([*declared])}.",
+            hint=f"Name one after a colon, as in ORG/NAME:{next(iter(declared))}.",
         )
-    return (flagged or [*entries])[0]
-
-
-def _patterns_by_split(given: Any) -> dict[str, list[str]]:
-    """The patterns of a configuration's files, in any of the forms that a README may have."""
-    if given is None:
-        return {}
-    if isinstance(given, str):
-        return {"train": [given]}
-    if isinstance(given, Mapping):
-        pairs = [*given.items()]
-    elif all(isinstance(one, str) for one in given):
-        pairs = [("train", given)]
-    else:
-        pairs = [(one["split"], one["path"]) for one in given]
-    return {str(split): [path] if isinstance(path, str) else [*path] for split, path in pairs}
-
-
-def _pattern_files(base: Path, patterns: Mapping[str, Sequence[str]], split: str) -> list[Path]:
-    found = (path for pattern in patterns.get(split, ()) for path in sorted(base.glob(pattern)))
-    return [path for path in dict.fromkeys(found) if path.is_file()]
-
-
-def _files_by_name(base: Path, split: str) -> list[Path]:
-    """The files whose name, or that of a folder above them, is that of the split."""
-    named = re.compile(rf"(^|[/._ -]){re.escape(split)}([/._ -]|$)")
-    files = {name: path for name, path in visible_files(base).items() if _kind(path) in _READ}
-    found = [path for name, path in files.items() if named.search(name)]
-    any_split = re.compile(
-        r"(^|[/._ -])(train|training|test|testing|eval|evaluation|dev|val|valid|validation)[/._ -]"
-    )
-    alone = split == "train" and not any(map(any_split.search, files))
-    return [*files.values()] if alone else found
-
-
-def _absent_split(
-    folder: Path, base: Path, patterns: Mapping[str, Sequence[str]], split: str, of: str
-) -> str:
-    if split in patterns:
-        missing = shortened(list(patterns[split]))
-        return f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
-    there = shortened([*patterns] or [*visible_files(folder)]) or "nothing"
-    return f"there is no split {split!r}{of}; there is: {there}"
-
-
-def _heads(files: Sequence[Path], folder: Path, options: Mapping[str, Any]) -> Iterator[TableHead]:
-    for file in files:
-        try:
-            yield TableHead.read(file, options)
-        except DataError as error:
-            raise DataError(f"{file}{error.message}.") from None
+    return name
 
 
 def readable_folder(folder: Path) -> Path:
@@ -266,7 +254,10 @@ def readable_folder(folder: Path) -> Path:
     import datasets.config
 
     schema = Schema.read(folder)
-    present = {name: _present(config) for name, config in schema.configs.items()}
+    present = {
+        name: {split: patterns for split, patterns in config.patterns.items() if _files(config, split)}
+        for name, config in schema.configs.items()
+    }
     if not schema.declared or all(present[name] == one.patterns for name, one in schema.configs.items()):
         return folder
     target = Path(datasets.config.HF_DATASETS_CACHE) / f"present-{digest([str(folder), present])[:12]}"
@@ -340,13 +331,7 @@ def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
 
 
 def _inside(file: Path, folder: Path) -> str:
-    root = folder.resolve()
-    return (file.relative_to(root) if file.is_relative_to(root) else file).as_posix()
-
-
-def _present(config: _Config) -> dict[str, Sequence[str]]:
-    """The patterns of the splits that have files."""
-    return {split: patterns for split, patterns in config.patterns.items() if config.files(split)}
+    return (file.relative_to(folder) if file.is_relative_to(folder) else file).as_posix()
 
 
 def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
@@ -359,7 +344,7 @@ def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequenc
         if name != README:
             (made / name).parent.mkdir(parents=True, exist_ok=True)
             (made / name).symlink_to(path.resolve())
-    card = _card(folder)
+    card = read_card(folder)
     entries = [entry for entry in card["configs"] if entry["config_name"] in configs]
     for entry in entries:
         splits = configs[entry["config_name"]].items()
@@ -372,58 +357,6 @@ def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequenc
             raise
 
 
-def _card(folder: Path) -> dict[str, Any]:
-    """The metadata of a README, {} without one.
-
-    Raises:
-        DataError: The metadata cannot be read.
-    """
-    import yaml
-    from huggingface_hub import metadata_load
-
-    path = folder / README
-    if not path.is_file():
-        return {}
-    try:
-        return metadata_load(path) or {}
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 2 if error.problem_mark else 1
-        raise DataError(
-            f"{path}:{line}: the metadata between its lines --- is no YAML: {error.problem}."
-        ) from None
-    except (yaml.YAMLError, ValueError, OSError) as error:
-        raise DataError(f"{path}: the metadata cannot be read: {one_line(error)}.") from None
-
-
-def _declared(folder: Path) -> dict[str, _Config]:
-    """The configurations in a README, by name."""
-    from datasets.data_files import sanitize_patterns
-    from datasets.utils.metadata import MetadataConfigs
-
-    found = {}
-    try:
-        for name, options in MetadataConfigs.from_dataset_card_data(_card(folder)).items():
-            base = folder.resolve() / options.get("data_dir", "")
-            given = options.get("data_files")
-            patterns = _inferred(base) if given is None else sanitize_patterns(given)
-            found[str(name)] = _Config(folder=base, patterns=patterns, options=options)
-    except (ValueError, TypeError, AttributeError, FileNotFoundError) as error:
-        raise DataError(f"{folder / README}: its configurations cannot be read: {one_line(error)}.") from None
-    return found
-
-
-def _inferred(folder: Path) -> dict[str, list[str]]:
-    """The patterns of a folder without a README by split, from the names of its files."""
-    from datasets.data_files import get_data_patterns
-
-    return {str(split): found for split, found in get_data_patterns(folder.resolve().as_posix()).items()}
-
-
-def one_line(error: Exception) -> str:
-    """The message of an error of another library on one line, without its full stop."""
-    return " ".join(str(error).split())[:200].rstrip(".")
-
-
 SCORE = "score"
 """The column of numbers that a task compares with."""
 
@@ -431,21 +364,8 @@ _POINTER = b"version https://git-lfs"
 _JSON = (".json", ".jsonl", ".ndjson")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _READ = (".parquet", *_JSON, *_SEPARATORS)
-_UNREAD = (
-    ".xls",
-    ".xlsx",
-    ".ods",
-    ".doc",
-    ".docx",
-    ".pdf",
-    ".pkl",
-    ".py",
-    ".md",
-    ".npy",
-    ".yaml",
-    ".toml",
-    "",
-)
+_DOCUMENTS = (".xls", ".xlsx", ".ods", ".doc", ".docx", ".pdf")
+_UNREAD = (*_DOCUMENTS, ".pkl", ".py", ".md", ".npy", ".yaml", ".toml", "")
 
 
 def _kind(file: Path) -> str:
@@ -496,6 +416,18 @@ class TableHead:
             raise DataError(": such files are not read; Parquet, JSON lines, CSV and TSV are")
         return TableHead()
 
+    @staticmethod
+    def read_whole(file: Path, options: Mapping[str, Any] | None = None) -> TableHead:
+        """The head of a file that is read alone.
+
+        Raises:
+            DataError: The file cannot be read; the message begins with its name.
+        """
+        try:
+            return TableHead.read(file, options or {})
+        except DataError as error:
+            raise DataError(f"{file}{error.message}.") from None
+
     def faults(self, table: DataTable) -> Iterator[str]:
         """The columns that are not there, or hold no text where text is read."""
         if self.columns is None:
@@ -503,18 +435,14 @@ class TableHead:
         for names in (*table.texts, *table.values):
             name = next((name for name in names if name in self.columns), None)
             if name is None:
-                yield self._no_column(names)
+                wanted = " or ".join(map(repr, names))
+                yield f"there is no column {wanted}; {suggest_names(names[0], self.columns)}"
             elif names in table.texts and name in self.no_text:
                 yield f"the column {name!r} holds {self.no_text[name]}, not text"
             elif table.lists and name in self.text:
                 yield f"the column {name!r} holds one text a row, where the task reads lists of texts"
             elif name == SCORE and name in self.text:
                 yield f"the column {name!r} holds text, not numbers"
-
-    def _no_column(self, names: Sequence[str]) -> str:
-        close = nearest(names[0], self.columns or ())
-        there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(self.columns or ())}"
-        return f"there is no column {' or '.join(map(repr, names))}; {there}"
 
 
 def _parquet(file: Path) -> TableHead:

@@ -8,17 +8,16 @@ the numbers of the rows are kept in the cache, so that no text is held in memory
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.core import files
 from harness.core.errors import DataError, shortened
-from harness.core.identity import digest
-from harness.data.prepared import naming_full_disk, prepared
-from harness.data.schema import one_line
+from harness.data.prepared import kept_file
+from harness.data.tables import one_line
 
 if TYPE_CHECKING:
     import datasets
@@ -85,10 +84,10 @@ class ScoredTables:
         """
         import datasets
 
-        with prepared(digest(["scored", _VERSION, identity]), cache) as folder, naming_full_disk(folder):
-            file = folder / "numbers.arrow"
-            if not file.is_file():
-                _write(_numbers(train, queries, documents, name), file)
+        def write(file: Path) -> None:
+            _write(_numbers(train, queries, documents, name), file)
+
+        with kept_file(["scored", _VERSION, identity], "numbers.arrow", cache, write) as file:
             numbers = datasets.Dataset.from_file(str(file))
         return ScoredTables(name=name, numbers=numbers, queries=queries, documents=documents)
 
@@ -162,27 +161,22 @@ def is_scored(configs: Sequence[str]) -> bool:
 
 
 def _write(batches: Iterator[pa.RecordBatch], file: Path) -> None:
-    """Write batches to an Arrow file, which is there whole or not at all."""
     import pyarrow as pa
 
-    staged = file.with_name(f".{file.name}.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    try:
-        with pa.OSFile(str(staged), "wb") as sink:
-            first = next(batches)
-            with pa.ipc.new_stream(sink, first.schema) as writer:
-                writer.write_batch(first)
-                for batch in batches:
-                    writer.write_batch(batch)
-        staged.replace(file)
-    finally:
-        staged.unlink(missing_ok=True)
+    with pa.OSFile(str(file), "wb") as sink:
+        first = next(batches)
+        with pa.ipc.new_stream(sink, first.schema) as writer:
+            for batch in chain([first], batches):
+                writer.write_batch(batch)
 
 
 def _numbers(
     train: datasets.Dataset, queries: datasets.Dataset, documents: datasets.Dataset, name: str
 ) -> Iterator[pa.RecordBatch]:
     """The rows with the number of each query and document in its table."""
+    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     _require_columns(train, (*IDS, SCORES), f"{name}:train")
     if not len(train):
@@ -191,18 +185,30 @@ def _numbers(
     there = _Texts(documents, _KEYS[1], f"{name}:{TEXTS[1]}")
     for start in range(0, len(train), _BATCH):
         part = train.data.slice(start, min(_BATCH, len(train) - start))
-        found = _Lists.read(part[IDS[1]], IDS[1], name, start)
-        scores = _Lists.read(part[SCORES], SCORES, name, start)
-        _require_scores(found, scores)
-        numbers = asked.numbers(_ids(part[IDS[0]]), found.numbered)
+        place = partial(_place, name, start)
+        ids, scores = (_lists(part[title], title, name, place) for title in (IDS[1], SCORES))
+        _require_scores(ids, scores, name, place)
+        ends = np.cumsum(pc.list_value_length(ids).to_numpy())
+        offsets = pc.subtract(ids.offsets, ids.offsets[0]).cast(pa.int32())
+        found = there.numbers(_ids(ids.flatten()), partial(_place_of, name, start, ends))
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(numbers, pa.int32()),
-                found.with_values(pa.array(there.numbers(_ids(found.values), found.row), pa.int32())),
-                found.with_values(scores.values.cast(pa.float32())),
+                pa.array(asked.numbers(_ids(part[IDS[0]]), place), pa.int32()),
+                pa.ListArray.from_arrays(offsets, pa.array(found, pa.int32())),
+                pa.ListArray.from_arrays(offsets, scores.flatten().cast(pa.float32())),
             ],
             names=["query", "documents", "scores"],
         )
+
+
+def _place(name: str, start: int, row: int) -> str:
+    """A row of a part that begins at `start`, by its number counted from 1 over all parts."""
+    return f"{name}: row {start + row + 1}"
+
+
+def _place_of(name: str, start: int, ends: NDArray[np.int64], value: int) -> str:
+    """The row that holds a value of its lists, by where the values of each row end."""
+    return _place(name, start, int(ends.searchsorted(value, side="right")))
 
 
 def _require_columns(table: datasets.Dataset, columns: Sequence[str], where: str) -> None:
@@ -271,82 +277,42 @@ def _whole(column: Any) -> pa.Array:
     return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Lists:
-    """A column of lists: all values, one list after the other, and the length of each list.
-
-    Attributes:
-        name: The data set, for messages.
-        start: The rows before the first.
-    """
-
-    values: Any
-    lengths: NDArray[np.int64]
-    name: str
-    start: int
-
-    @staticmethod
-    def read(column: Any, title: str, name: str, start: int) -> _Lists:
-        """The lists of a column, which may be written as text."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        whole = _whole(column)
-        if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
-            whole = _parsed(whole, title, name, start)
-        if not (pa.types.is_list(whole.type) or pa.types.is_large_list(whole.type)):
-            raise DataError(f"{name}: the column {title!r} holds {whole.type}, not lists.")
-        lengths = pc.fill_null(pc.list_value_length(whole), 0)
-        values = pc.list_flatten(whole)
-        return _Lists(values=values, lengths=np.asarray(lengths.to_numpy(), np.int64), name=name, start=start)
-
-    def row(self, at: int) -> str:
-        """The row of a value."""
-        import numpy as np
-
-        return self.numbered(int(np.searchsorted(np.cumsum(self.lengths), at, side="right")))
-
-    def numbered(self, row: int) -> str:
-        """A row by its number, counted from 1 over all parts."""
-        return f"{self.name}: row {self.start + row + 1}"
-
-    def with_values(self, values: Any) -> pa.Array:
-        """The same lists of other values."""
-        import numpy as np
-        import pyarrow as pa
-
-        offsets = pa.array(np.concatenate([[0], np.cumsum(self.lengths)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, values)
-
-
-def _parsed(texts: Any, title: str, name: str, start: int) -> Any:
-    """Lists that are written as text."""
+def _lists(column: Any, title: str, name: str, place: Callable[[int], str]) -> pa.ListArray:
+    """The lists of a column, which may be written as text."""
     import pyarrow as pa
 
-    found = []
-    for number, text in enumerate(texts.to_pylist(), start=start + 1):
-        try:
-            found.append(list(ast.literal_eval(text)))
-        except (ValueError, SyntaxError, TypeError) as error:
-            raise DataError(f"{name}: row {number}: {title!r} is no list: {one_line(error)}.") from None
-    return pa.array(found)
+    found = _whole(column)
+    if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+        found = pa.array([_parsed(text, title, place(row)) for row, text in enumerate(found.to_pylist())])
+    if not (pa.types.is_list(found.type) or pa.types.is_large_list(found.type)):
+        raise DataError(f"{name}: the column {title!r} holds {found.type}, not lists.")
+    return found
 
 
-def _require_scores(documents: _Lists, scores: _Lists) -> None:
+def _parsed(text: Any, title: str, place: str) -> list[Any]:
+    """A list that is written as text."""
+    try:
+        return list(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise DataError(f"{place}: {title!r} is no list: {one_line(error)}.") from None
+
+
+def _require_scores(
+    documents: pa.ListArray, scores: pa.ListArray, name: str, place: Callable[[int], str]
+) -> None:
     """Refuse rows with another number of scores than of documents, and scores that are no numbers."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    there, scored = documents.lengths, scores.lengths
+    there, scored = (pc.fill_null(pc.list_value_length(lists), 0).to_numpy() for lists in (documents, scores))
     for at in np.flatnonzero((there != scored) | (there < 2))[:1]:
         least = "" if there[at] >= 2 else "; at least two are compared"
-        raise DataError(
-            f"{documents.numbered(int(at))}: {there[at]} documents and {scored[at]} scores{least}."
-        )
-    if not (pa.types.is_floating(scores.values.type) or pa.types.is_integer(scores.values.type)):
-        raise DataError(f"{scores.name}: the scores are {scores.values.type}, not numbers.")
-    bad = pc.index(pc.fill_null(pc.invert(pc.is_finite(scores.values)), True), True).as_py()
+        raise DataError(f"{place(int(at))}: {there[at]} documents and {scored[at]} scores{least}.")
+    values = scores.flatten()
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise DataError(f"{name}: the scores are {values.type}, not numbers.")
+    bad = pc.index(pc.fill_null(pc.invert(pc.is_finite(values)), True), True).as_py()
     if bad >= 0:
-        raise DataError(f"{scores.row(bad)}: a score is no finite number.")
+        row = np.searchsorted(np.cumsum(scored), bad, side="right")
+        raise DataError(f"{place(int(row))}: a score is no finite number.")

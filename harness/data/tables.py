@@ -1,4 +1,9 @@
-"""Rows of JSONL, CSV and TSV files, and paths that a user names; every error names the file and the line."""
+"""Rows of JSONL, CSV, TSV and Parquet files, and paths that a user names; each error names file and line.
+
+Text files are read line by line and not by the builders of the datasets library or by pyarrow: those turn the
+text "007" into 7, "NA" and "null" into nothing, "2024-01-01" into a time and the number 5 into "5", fill up
+rows that are too short, and none of them names the line at fault.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +12,40 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.errors import DataError, UsageError, nearest
+from harness.core.errors import DataError, UsageError, nearest, shortened
 
 FORMATS = (".jsonl", ".csv", ".tsv")
+
+BATCH = 10_000
+"""Rows that are held in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileRow:
-    """A row of a file: its fields by name, and its place."""
+    """A row of a file: its fields by name, and its place; in Parquet `line` counts rows, from 1 on."""
 
     path: Path
     line: int
     fields: Mapping[str, object]
 
+    @property
+    def place(self) -> str:
+        """The file and the line, or the row where there are no lines."""
+        return (
+            f"{self.path}: row {self.line}" if self.path.suffix == ".parquet" else f"{self.path}:{self.line}"
+        )
+
     def text(self, name: str, *, may_be_blank: bool = False) -> str:
         """The field `name`, which must be a string."""
-        value = self.value(name)
+        return self.require_text(name, self.value(name), may_be_blank=may_be_blank)
+
+    def require_text(self, name: str, value: object, *, may_be_blank: bool = False) -> str:
+        """A value in the field `name`, which must be a string."""
         if not isinstance(value, str):
             raise self.error(f"the field {name!r} is {value!r}, not a string.")
         if not may_be_blank and not value.strip():
@@ -56,7 +74,7 @@ class FileRow:
 
     def error(self, message: str, *, hint: str | None = None) -> DataError:
         """An error with the file and the line of this row."""
-        return _fail(self.path, self.line, message, hint=hint)
+        return DataError(f"{self.place}: {message}", hint=hint)
 
     def value(self, name: str) -> object:
         """The field `name`, of any type."""
@@ -76,6 +94,18 @@ def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> Da
     return DataError(f"{path}:{line}: {message}", hint=hint)
 
 
+def suggest_names(name: str, names: Iterable[str]) -> str:
+    """What is there in place of a name that is not: the nearest one, else all."""
+    there = [*names]
+    close = nearest(name, there)
+    return f"is {close[0]!r} the one?" if close else f"there is: {shortened(there) or 'nothing'}"
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error of another library on one line, without its full stop."""
+    return " ".join(str(error).split())[:200].rstrip(".")
+
+
 def read_rows(path: Path) -> list[FileRow]:
     """The rows of a file, in its order.
 
@@ -88,13 +118,34 @@ def read_rows(path: Path) -> list[FileRow]:
     return found
 
 
-def stream_rows(path: Path) -> Iterator[FileRow]:
+def stream_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[FileRow]:
     """The rows of a file one after the other, in its order; none in an empty file.
+
+    Args:
+        path: The file, JSONL, CSV, TSV or Parquet by its ending.
+        columns: The columns that are read of a Parquet file, by default all.
 
     Raises:
         DataError: A line cannot be read.
     """
+    if path.suffix == ".parquet":
+        return _parquet(path, columns)
     return _json(path) if path.suffix == ".jsonl" else _csv(path)
+
+
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[FileRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as opened:
+            for batch in opened.iter_batches(BATCH, columns=[*columns] or None):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield FileRow(path=path, line=number, fields=fields)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
 
 
 def _json(path: Path) -> Iterator[FileRow]:
@@ -231,19 +282,14 @@ def read_qrels(path: Path) -> list[FileRow]:
 
 
 def _qrels(path: Path) -> Iterator[FileRow]:
-    order = QRELS_HEADER
+    order: Sequence[str] = QRELS_HEADER
     for line, text in _lines(path):
         values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
         if set(values) == set(QRELS_HEADER) and line == 1:
-            order = (values[0], values[1], values[2])
-        elif len(values) == 4:
-            yield FileRow(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
-        elif len(values) == 3:
-            yield FileRow(path=path, line=line, fields=dict(zip(order, values, strict=True)))
+            order = values
+        elif len(values) in (3, 4):
+            names = order if len(values) == 3 else QRELS_HEADER
+            fields = dict(zip(names, (*values[:1], *values[-2:]), strict=True))  # TREC's second says nothing
+            yield FileRow(path=path, line=line, fields=fields)
         elif text.strip():
             raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
-
-
-def _trec(values: list[str]) -> tuple[str, str, str]:
-    query, _, document, score = values
-    return query, document, score

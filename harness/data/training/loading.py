@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any
 from harness.core import files
 from harness.core.errors import DataError
 from harness.data.prepared import naming_full_disk, no_bars, prepared
-from harness.data.schema import TableHead, one_line, readable_folder
+from harness.data.schema import TableHead, readable_folder
 from harness.data.scored_tables import ScoredTables
-from harness.data.training.own_rows import BATCH, require_values
+from harness.data.tables import BATCH, one_line
 from harness.data.training.sets import LocatedTraining, TrainingData, require_columns, satisfying
-from harness.data.training.text_rows import ClassRows, ColumnRows, JudgedRows, TextRows
+from harness.data.training.text_rows import (
+    ColumnPath,
+    RowSource,
+    TextRows,
+    open_class_rows,
+    open_column_rows,
+    open_judged_rows,
+)
 
 if TYPE_CHECKING:
     import datasets
@@ -58,7 +65,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         raise DataError(f"{located.name}: there are no rows{of}{after}.")
     done = 0
     for batch in _batches(table):
-        require_values(batch, located.name, numbers[done:] + 1, shown=table.column_names)
+        _require_values(batch, located.name, numbers[done:] + 1)
         done += batch.num_rows
     return table
 
@@ -87,7 +94,7 @@ def load_rows(located: LocatedTraining, *, cache: Path) -> TextRows:
         DataError: A column is absent or holds something else than texts, or there are no rows.
     """
     data = located.data
-    how: dict[str, Any] = {"name": located.name, "identity": data.identity, "cache": cache}
+    source = RowSource(name=located.name, identity=data.identity, cache=cache)
     with _place(located, cache), no_bars():
         tables = [
             _read(replace(located, data=replace(data, config=config, split=split, judged=False)))
@@ -95,11 +102,34 @@ def load_rows(located: LocatedTraining, *, cache: Path) -> TextRows:
         ]
     _require_kinds(located, tables[0])
     if data.judged:
-        return JudgedRows.of(tables[0], tables[1:], data.columns, **how)
+        return open_judged_rows(tables[0], tables[1:], data.columns, source)
     numbers = _chosen_rows(tables[0], data)
     if data.classes:
-        return ClassRows.of(tables[0], data.columns, data.classes, numbers, seed=data.split_seed, **how)
-    return ColumnRows.of(tables[0], data.columns, numbers, **how)
+        return open_class_rows(tables[0], data.columns, data.classes, numbers, source, seed=data.split_seed)
+    return open_column_rows(tables[0], data.columns, numbers, source)
+
+
+def _require_values(table: pa.Table, where: str, numbers: NDArray[np.int64]) -> None:
+    """Refuse a text that is missing or blank, and a score that is no finite number.
+
+    Args:
+        table: Rows, all of whose columns are texts or scores.
+        where: The data, for the message.
+        numbers: The numbers of the rows for people.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            bad = pc.fill_null(pc.invert(pc.is_finite(column)), True)
+            fault = "is no finite number"
+        else:
+            bad = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+            fault = "holds no text"
+        at = pc.index(bad, True).as_py()
+        if at >= 0:
+            raise DataError(f"{where}: row {numbers[at]}: the column {name!r} {fault}.")
 
 
 def _chosen_rows(table: datasets.Dataset, data: TrainingData) -> NDArray[np.int64]:
@@ -144,38 +174,27 @@ def _read(located: LocatedTraining) -> datasets.Dataset:
 
 
 def _first_passages(table: datasets.Dataset, located: LocatedTraining) -> datasets.Dataset:
-    """The rows with the text of the first passage in place of each list; blank for an empty one."""
-    names = [name for name in located.data.columns[1:] if name in table.column_names]
+    """The rows with the text of the first passage in place of each list; none for an empty one."""
+    paths = [ColumnPath(name, (0, "text")) for name in located.data.columns[1:] if name in table.column_names]
 
-    def text(passages: Any) -> Any:
-        return passages[0].get("text") if passages else ""
+    def choose(batch: pa.Table) -> pa.Table:
+        for path in paths:
+            texts = path.texts(batch).cast("large_string")
+            batch = batch.set_column(batch.column_names.index(path.column), path.column, texts)
+        return batch
 
-    def texts(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {name: list(map(text, rows[name])) for name in names}
-
-    return table.map(texts, batched=True, batch_size=100, features=_text_features(table, located))
-
-
-def _text_features(table: datasets.Dataset, located: LocatedTraining) -> datasets.Features:
-    import datasets
-
-    text = {name: datasets.Value("large_string") for name in located.data.columns}
-    return datasets.Features({name: text.get(name, kind) for name, kind in table.features.items()})
+    return table.with_format("arrow").map(choose, batched=True, batch_size=100).with_format(None)
 
 
 def _require_kinds(located: LocatedTraining, table: datasets.Dataset) -> None:
     """Refuse a table without one of the columns, or whose column is of another kind."""
     import pyarrow as pa
 
-    data, kinds = located.data, {field.name: field.type for field in table.data.schema}
-    head = TableHead(
-        columns=tuple(kinds),
-        no_text={
-            n: str(k) for n, k in kinds.items() if not (pa.types.is_string(k) or pa.types.is_large_string(k))
-        },
-        text=frozenset(n for n, k in kinds.items() if pa.types.is_string(k) or pa.types.is_large_string(k)),
-    )
-    require_columns(data, head, located.name)
+    kinds = {field.name: field.type for field in table.data.schema}
+    text = {n for n, k in kinds.items() if pa.types.is_string(k) or pa.types.is_large_string(k)}
+    no_text = {name: str(kind) for name, kind in kinds.items() if name not in text}
+    head = TableHead(columns=tuple(kinds), no_text=no_text, text=frozenset(text))
+    require_columns(located.data, head, located.name)
 
 
 def _batches(table: datasets.Dataset) -> Iterator[pa.Table]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,12 @@ from harness.core.errors import DataError, UsageError, shortened, unknown
 from harness.core.identity import digest
 from harness.core.registry import Registry
 from harness.data.prepared import naming_full_disk
-from harness.data.schema import TableHead, one_line
-from harness.data.tables import FileRow, read_qrels, readable, stream_rows
+from harness.data.schema import TableHead
+from harness.data.tables import BATCH, FileRow, read_qrels, readable, stream_rows
 from harness.data.training.text_rows import ColumnPath, path_in
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 """The endings of files of one's own."""
@@ -66,9 +64,6 @@ taken for texts where two other columns are left, the later ones only where two 
 
 NEGATIVES = "negatives"
 """The column of negatives in the cache where a row has any number of them."""
-
-BATCH = 10_000
-"""Rows that are read at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,15 +191,15 @@ _Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
-    """Rows before they are written, in batches of Arrow, with the names of their columns.
+    """Rows before they are written, with the names of their columns.
 
     `read_as` says which columns of the user's file they are.
     """
 
-    columns: tuple[str, ...]
-    score: str
+    columns: tuple[str, ...] = ("anchor", "positive")
+    score: str = ""
     read_as: str = ""
-    batches: Iterator[pa.RecordBatch]
+    rows: Iterator[_Row]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +238,7 @@ class RowsFile:
             if not path.stat().st_size:
                 raise DataError(f"{path}: there are no rows.")
             stamp = digest([_VERSION, path.suffix, files.sha256_file(path, cache)])
-        read = _parquet_rows if path.suffix == ".parquet" else _text_rows
-        return _made(path.name, stamp, lambda: read(path), str(path), cache)
+        return _made(path.name, stamp, lambda: _file_rows(path), str(path), cache)
 
     @staticmethod
     def of_judgements(folder: Path, split: str, cache: Path) -> RowsFile:
@@ -259,7 +253,7 @@ class RowsFile:
         with readable(folder):
             stamp = digest([_VERSION, "judgements", *(files.sha256_file(path, cache) for path in read)])
         name = f"{folder.name}:{split}"
-        return _made(name, stamp, lambda: _pairs(_judged_rows(*read)), str(judged), cache)
+        return _made(name, stamp, lambda: _Rows(rows=_judged_rows(*read)), str(judged), cache)
 
     @staticmethod
     def of_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
@@ -276,7 +270,7 @@ class RowsFile:
             raise UsageError(f"{kind}: needs an argument.", hint=f"Type --train-data {kind}:FOLDER.")
         stamp = digest([_VERSION, kind, source.stamp(argument)])
         name = f"{kind}:{source.title(argument)}"
-        return _made(name, stamp, lambda: _pairs(source.pairs(argument)), argument, cache)
+        return _made(name, stamp, lambda: _Rows(rows=source.pairs(argument)), argument, cache)
 
 
 def _source(kind: str) -> TrainingSource | None:
@@ -322,29 +316,30 @@ def _parquet_file(folder: Path, content: str) -> Path:
 
 def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
     """Write rows to a Parquet file that is named by their content, and give the facts on it."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    folder.mkdir(parents=True, exist_ok=True)
-    staged = folder / f".training.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    names = [ColumnPath.of(column).column for column in rows.columns]
-    content = _ContentHash([*names, *([rows.score] if rows.score else [])])
+    staged = files.temporary_path(folder / "training")
+    schema = _schema(rows)
+    content = _ContentHash(schema)
     number = 0
-    writer = None
     try:
-        for batch in rows.batches:
-            writer = writer or pq.ParquetWriter(staged, batch.schema)
-            writer.write_batch(batch)
-            content.add(batch)
-            number += batch.num_rows
-        if writer is None or not number:
+        folder.mkdir(parents=True, exist_ok=True)
+        with pq.ParquetWriter(staged, schema) as writer:
+            while part := [*islice(rows.rows, BATCH)]:
+                columns = zip(zip(*part, strict=True), schema, strict=True)
+                batch = pa.record_batch([pa.array(values, field.type) for values, field in columns], schema)
+                writer.write_batch(batch)
+                content.add(batch)
+                number += len(part)
+        if not number:
             raise DataError(f"{where}: there are no rows.")
-        writer.close()
-        staged.replace(_parquet_file(folder, content.text()))
+        file = _parquet_file(folder, content.text())
+        staged.replace(file)
     except OSError as error:
         raise files.write_error(folder, error) from error
     finally:
         staged.unlink(missing_ok=True)
-    file = _parquet_file(folder, content.text())
     return {
         "content": content.text(),
         "columns": list(rows.columns),
@@ -355,25 +350,36 @@ def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
     }
 
 
+def _schema(rows: _Rows) -> pa.Schema:
+    import pyarrow as pa
+
+    text = pa.large_string()
+    paths = map(ColumnPath.of, rows.columns)
+    fields = [(path.column, pa.list_(text) if path.several else text) for path in paths]
+    return pa.schema([*fields, *([(rows.score, pa.float64())] if rows.score else [])])
+
+
 class _ContentHash:
     """The hash of rows, whatever their batches: names of columns, and of each the lengths and the values."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = list(names)
-        self._parts = {name: [hashlib.sha256(), hashlib.sha256()] for name in names}
+    def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
+        self._parts = {
+            field.name: [hashlib.sha256() for _ in range(3 if pa.types.is_list(field.type) else 2)]
+            for field in schema
+        }
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        for name, parts in self._parts.items():
+        for name, (lengths, values, *list_lengths) in self._parts.items():
             column = batch[name]
-            if pa.types.is_list(column.type):
-                parts += [] if parts[2:] else [hashlib.sha256()]
-                parts[2].update(pc.list_value_length(column).to_numpy().astype("<i8").tobytes())
+            for part in list_lengths:
+                part.update(pc.list_value_length(column).to_numpy().astype("<i8").tobytes())
                 column = pc.list_flatten(column)
-            lengths, values, *_ = parts
             if pa.types.is_floating(column.type):
                 values.update(column.to_numpy().astype("<f8").tobytes())
             else:
@@ -382,8 +388,8 @@ class _ContentHash:
 
     def text(self) -> str:
         """The hash, with its kind."""
-        parts = [[part.hexdigest() for part in self._parts[name]] for name in self._names]
-        return "sha256:" + digest([self._names, parts])
+        parts = [[part.hexdigest() for part in parts] for parts in self._parts.values()]
+        return "sha256:" + digest([list(self._parts), parts])
 
 
 def _normal_names(paths: Sequence[ColumnPath], score: str) -> tuple[str, ...]:
@@ -395,34 +401,6 @@ def _normal_names(paths: Sequence[ColumnPath], score: str) -> tuple[str, ...]:
         return ("anchor", "positive", f"{NEGATIVES}[]")
     negatives = ["negative"] if columns == 3 else [f"negative_{n}" for n in range(1, columns - 1)]
     return ("anchor", "positive", *negatives)
-
-
-def _batch(rows: Sequence[_Row], columns: tuple[str, ...], score: str) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    paths = [ColumnPath.of(column) for column in columns]
-    names = [*(path.column for path in paths), *([score] if score else [])]
-    several = pa.list_(pa.large_string())
-    kinds = [*(several if path.several else pa.large_string() for path in paths), pa.float64()]
-    values = zip(*rows, strict=True)
-    arrays = [pa.array(column, kind) for column, kind in zip(values, kinds, strict=False)]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _in_batches(rows: Iterator[_Row], columns: tuple[str, ...], score: str) -> Iterator[pa.RecordBatch]:
-    held: list[_Row] = []
-    for row in rows:
-        held.append(row)
-        if len(held) == BATCH:
-            yield _batch(held, columns, score)
-            held = []
-    if held:
-        yield _batch(held, columns, score)
-
-
-def _pairs(rows: Iterator[_Row]) -> _Rows:
-    columns = ("anchor", "positive")
-    return _Rows(columns=columns, score="", batches=_in_batches(rows, columns, ""))
 
 
 def judgement_file(folder: Path, split: str) -> Path:
@@ -481,32 +459,39 @@ def document_text(row: FileRow) -> str:
     return text
 
 
-def _text_rows(path: Path) -> _Rows:
-    """The rows of a JSONL, CSV or TSV file."""
+def _file_rows(path: Path) -> _Rows:
+    """The rows of a JSONL, CSV, TSV or Parquet file."""
+    sample, where = _look_at(path)
+    lists = {n for n, v in sample.items() if isinstance(v, list) or (v is None and _is_negative(n))}
+    text = {n for n, v in sample.items() if isinstance(v, str)}
+    no_text = sample.keys() - lists - text
+    if path.suffix in (".csv", ".tsv"):  # in which everything is a string
+        text = {name for name in text if not _is_number(str(sample[name]))}
+    chosen, score = choose_columns(tuple(sample), text, where, no_text=no_text, lists=lists)
+    paths = [path_in(name, tuple(sample), str(path)) for name in chosen]
+    read = [*(one.column for one in paths), *([score] if score else [])]
+    names = frozenset(read if path.suffix == ".parquet" else sample)
+    return _Rows(
+        columns=_normal_names(paths, score),
+        score="score" if score else "",
+        read_as=describe_columns(chosen, score),
+        rows=(_checked(row, names, paths, score) for row in stream_rows(path, read)),
+    )
+
+
+def _look_at(path: Path) -> tuple[Mapping[str, object], str]:
+    """A value of each column that shows its kind, and the place where that is seen."""
+    if path.suffix == ".parquet":
+        head = TableHead.read_whole(path)
+        names = head.columns or ()
+        require_distinct(names, str(path))
+        kinds = {name: [] if name in head.lists else "text" if name in head.text else 0 for name in names}
+        return kinds, str(path)
     with readable(path):
         first = next(stream_rows(path), None)
     if first is None:
         raise DataError(f"{path}: there are no rows.")
-    listed = {
-        name
-        for name, value in first.fields.items()
-        if isinstance(value, list) or (value is None and _is_negative(name))
-    }
-    no_text = {name for name, value in first.fields.items() if not isinstance(value, str)} - listed
-    text = {n for n, v in first.fields.items() if isinstance(v, str) and not _is_number(v)}
-    text = text if path.suffix != ".jsonl" else first.fields.keys() - no_text - listed
-    chosen, score = choose_columns(
-        tuple(first.fields), text, f"{path}:{first.line}", no_text=no_text, lists=listed
-    )
-    paths = [path_in(name, tuple(first.fields), str(path)) for name in chosen]
-    names = _normal_names(paths, score)
-    rows = (_checked(row, first, paths, score) for row in stream_rows(path))
-    return _Rows(
-        columns=names,
-        score="score" if score else "",
-        read_as=describe_columns(chosen, score),
-        batches=_in_batches(rows, names, "score" if score else ""),
-    )
+    return first.fields, first.place
 
 
 def _is_number(text: str) -> bool:
@@ -517,144 +502,36 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(row: FileRow, first: FileRow, paths: Sequence[ColumnPath], score: str) -> _Row:
-    """The texts of a row, and its score if there is one.
+def _checked(row: FileRow, names: Collection[str], paths: Sequence[ColumnPath], score: str) -> _Row:
+    """The texts of a row, where some are lists those of all negatives in one; then its score if there is one.
 
     Raises:
-        DataError: A text is missing or blank, or the row has other columns than the first.
+        DataError: A text is missing, blank or no string, or the row has other columns than the first.
     """
-    if row.fields.keys() != first.fields.keys():
+    if row.fields.keys() != names:
         lost = [name for name in (*(path.column for path in paths), score) if name and name not in row.fields]
-        more = [name for name in row.fields if name not in first.fields and _is_read(name, row.fields[name])]
+        more = [name for name in row.fields if name not in names and _is_read(name, row.fields[name])]
         if lost:
             raise row.error(f"there is no {lost[0]!r}, which the first row has.")
         if more:
             raise row.error(f"there is a column {more[0]!r}, which the first row has not.")
+    texts: list[Any] = []
+    for path in paths:
+        if path.steps and not isinstance(row.fields[path.column], list):
+            raise row.error(f"the column {path.column!r} holds no list, as in the first row.")
+        value = path.value(row.fields)
+        texts += [row.require_text(path.text, text) for text in (value if path.several else [value])]
     if any(path.steps for path in paths):
-        return _with_lists(row.fields, paths, row.error)
-    texts = tuple(row.text(path.column) for path in paths)
-    return (*texts, row.number(score)) if score else texts
+        return (*texts[:2], texts[2:])
+    return (*texts, _number(row, score)) if score else tuple(texts)
+
+
+def _number(row: FileRow, name: str) -> float:
+    """A score, which may be true or false."""
+    value = row.fields[name]
+    return float(value) if isinstance(value, bool) else row.number(name)
 
 
 def _is_read(name: str, value: object) -> bool:
     """Whether a column may not begin after the first row: one of text, or one of lists of negatives."""
     return isinstance(value, str) or (_is_negative(name) and isinstance(value, list))
-
-
-def _with_lists(
-    fields: Mapping[str, object], paths: Sequence[ColumnPath], error: Callable[[str], DataError]
-) -> _Row:
-    """The anchor, the first positive and the list of all negatives of a row.
-
-    Raises:
-        DataError: A text is missing, blank or no string, or there is no positive.
-    """
-    texts: list[object] = []
-    for path in paths:
-        value = fields[path.column]
-        if path.steps and not isinstance(value, list):
-            raise error(f"the column {path.column!r} holds no list, as in the first row.")
-        found = path.value(fields)
-        for text in found if path.several else [found]:
-            if not isinstance(text, str) or not text.strip():
-                raise error(f"the column {path.column!r} holds no text.")
-            texts.append(text)
-    return (*texts[:2], texts[2:])
-
-
-def _parquet_rows(path: Path) -> _Rows:
-    """The rows of a Parquet file."""
-    try:
-        head = TableHead.read(path, {})
-    except DataError as error:
-        raise DataError(f"{path}{error.message}.") from None
-    names = head.columns or ()
-    no_text = {*names} - head.text - head.lists
-    chosen, score = choose_columns(names, head.text, str(path), no_text=no_text, lists=head.lists)
-    paths = [path_in(name, names, str(path)) for name in chosen]
-    normal = _normal_names(paths, score)
-    if any(one.steps for one in paths):
-        batches = _in_batches(_parquet_lists(path, paths), normal, "")
-    else:
-        batches = _parquet_batches(path, chosen, score, normal)
-    read_as = describe_columns(chosen, score)
-    return _Rows(columns=normal, score="score" if score else "", read_as=read_as, batches=batches)
-
-
-def _parquet_batches(
-    path: Path, columns: tuple[str, ...], score: str, names: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    done = 0
-    read = [*columns, *([score] if score else [])]
-    try:
-        with pq.ParquetFile(path) as opened:
-            for batch in opened.iter_batches(BATCH, columns=read):
-                arrays = [batch[name].cast(pa.large_string()) for name in columns]
-                arrays += [_as_score(batch[score], score, str(path))] if score else []
-                made = pa.RecordBatch.from_arrays(arrays, names=[*names, *(["score"] if score else [])])
-                made.validate(full=True)
-                require_values(made, str(path), range(done + 1, done + made.num_rows + 1), shown=read)
-                done += made.num_rows
-                yield made
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
-
-
-def _parquet_lists(path: Path, paths: Sequence[ColumnPath]) -> Iterator[_Row]:
-    """The rows of a Parquet file with lists of texts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with pq.ParquetFile(path) as opened:
-            for batch in opened.iter_batches(BATCH, columns=[one.column for one in paths]):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield _with_lists(row, paths, _row_error(path, number))
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
-
-
-def _row_error(path: Path, number: int) -> Callable[[str], DataError]:
-    return lambda message: DataError(f"{path}: row {number}: {message}")
-
-
-def _as_score(values: Any, name: str, where: str) -> Any:
-    import pyarrow as pa
-
-    kind = values.type
-    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise DataError(f"{where}: the column {name!r} holds {kind}, not numbers.")
-    return (
-        values.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(kind) else values.cast(pa.float64())
-    )
-
-
-def require_values(
-    table: pa.RecordBatch | pa.Table, where: str, numbers: range | NDArray[np.int64], *, shown: Sequence[str]
-) -> None:
-    """Refuse a text that is missing or blank, and a score that is no finite number.
-
-    Args:
-        table: Rows, all of whose columns are texts or scores.
-        where: The data, for the message.
-        numbers: The numbers of the rows for people.
-        shown: The names of the columns for people.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for name, column in zip(shown, table.columns, strict=True):
-        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-            bad = pc.fill_null(pc.invert(pc.is_finite(column)), True)
-            fault = "is no finite number"
-        else:
-            bad = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
-            fault = "holds no text"
-        at = pc.index(bad, True).as_py()
-        if at >= 0:
-            raise DataError(f"{where}: row {numbers[at]}: the column {name!r} {fault}.")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.errors import DataError, UsageError, nearest, shortened
+from harness.core.errors import DataError, UsageError, nearest
 from harness.core.identity import canonical
 from harness.core.types import Data
 from harness.data.folder import Need, data_sets_in, identify
@@ -31,7 +32,7 @@ from harness.data.locate import (
 )
 from harness.data.schema import NO_VALUE, SplitFiles, TableHead
 from harness.data.scored_tables import IDS, SCORES, TEXTS, is_scored
-from harness.data.tables import absolute_path, readable
+from harness.data.tables import absolute_path, readable, suggest_names
 from harness.data.training.own_rows import (
     CORPUS,
     ENDINGS,
@@ -41,10 +42,7 @@ from harness.data.training.own_rows import (
     describe_columns,
     require_distinct,
 )
-from harness.data.training.text_rows import (
-    JUDGED_TEXTS,
-    ColumnPath,
-)
+from harness.data.training.text_rows import JUDGED_TEXTS, ColumnPath
 
 Form = Literal[
     "pair",
@@ -213,8 +211,9 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
         require_columns(data, head, str(file))
     for config, part in data.tables[1:]:
         SplitFiles.read(located.folder, config, part)
-    rows, count = data.rows, None if data.rows is not None else _count(data, split)
-    rows = data.remaining(count) if count is not None else rows
+    rows = data.rows
+    if rows is None and (count := _count(data, split)) is not None:
+        rows = data.remaining(count)
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
 
 
@@ -265,19 +264,15 @@ def require_columns(data: TrainingData, head: TableHead, where: str) -> None:
     score = (data.score,) if data.score else ()
     condition = data.filter[:1] if data.filter else ()
     label = (data.classes,) if data.classes else ()
-    paths = tuple(
-        path for name, path in zip(data.columns, data.paths, strict=True) if name not in head.columns
-    )
     for name in (*data.columns, *score, *condition, *label):
-        path = next((path for path in paths if path.text == name and path.steps), None)
-        column = name if path is None else path.column
+        path = ColumnPath.of(name)
+        path = path if name in data.columns and name not in head.columns else ColumnPath(name)
+        column = path.column
         if column not in head.columns:
-            close = nearest(column, head.columns)
-            there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(head.columns)}"
-            raise DataError(f"{where}: there is no column {column!r}; {there}.")
+            raise DataError(f"{where}: there is no column {column!r}; {suggest_names(column, head.columns)}.")
         if data.texts or data.judged or name == data.classes:
             continue  # ids, lists and classes, which are checked when they are looked up
-        if path is not None:
+        if path.steps:
             if column in head.text:
                 raise DataError(f"{where}: the column {column!r} holds text, in which there is no {name!r}.")
         elif name in data.columns and head.no_text.get(name, NO_VALUE) != NO_VALUE:
@@ -407,8 +402,12 @@ def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
     there = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
     sets = [need.path for need in data_sets_in(settings.root)] if settings.root else []
     close = [str(Path(text).with_name(name)) for name in nearest(file.name, there)] or nearest(text, sets)
-    found = f"Did you mean {' or '.join(close)}? " if close else ""
-    return UsageError(f"There is no training data {text!r}.", hint=found + _EXAMPLES)
+    return UsageError(f"There is no training data {text!r}.", hint=_ask_for(close) + _EXAMPLES)
+
+
+def _ask_for(names: Sequence[str]) -> str:
+    """The question whether a name was meant that is like the one that is not there."""
+    return f"Did you mean {' or '.join(names)}? " if names else ""
 
 
 def _own_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
@@ -426,30 +425,19 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
     lists = {name for head in split.heads for name in head.lists}
     text = [name for name in split.columns if name not in no_text | lists]
     columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text, lists=lists)
-    made = TrainingData(
-        path=path,
-        revision=data.revision,
-        content=data.content,
-        config=split.config,
-        columns=columns,
-        score=score,
-    )
+    made = replace(_training_data(data), config=split.config, columns=columns, score=score)
     name = f"{path}:{split.config}" if split.config not in ("", "default") else path
     read_as = describe_columns(columns, score)
     return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True, read_as=read_as)
 
 
+def _training_data(data: Data) -> TrainingData:
+    return TrainingData(path=data.path, revision=data.revision, content=data.content)
+
+
 def _scored(data: Data, folder: Path, name: str) -> LocatedTraining:
     """Queries with scored documents in a folder in hub layout."""
-    made = TrainingData(
-        path=data.path,
-        revision=data.revision,
-        content=data.content,
-        config="train",
-        columns=IDS,
-        score=SCORES,
-        texts=TEXTS,
-    )
+    made = replace(_training_data(data), config="train", columns=IDS, score=SCORES, texts=TEXTS)
     rows = {config: SplitFiles.read(folder, config, "train").rows for config in made.configs}
     return LocatedTraining(data=made, folder=folder, name=name, rows=rows["train"], own=True)
 
@@ -500,10 +488,9 @@ def _nowhere(data: Data, settings: DataSettings) -> DataMissing:
     path, at = data.path, f" at revision {data.revision}" if data.revision else ""
     places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
     close = nearest(path, [need.path for need in data_sets_in(settings.root)] if settings.root else [])
-    found = f"Did you mean {' or '.join(close)}? " if close else ""
     return DataMissing(
         f"Offline, and the data set {path}{at} is not in {places}, or only in part.",
-        hint=found + _FETCH.format(path=path),
+        hint=_ask_for(close) + _FETCH.format(path=path),
     )
 
 
@@ -511,9 +498,7 @@ def _fetched(path: str, commit: str, config: str) -> Path:
     """The folder in the hub's cache after the files of a configuration have been fetched."""
     from huggingface_hub import snapshot_download
 
+    fetch = partial(snapshot_download, path, repo_type="dataset", revision=commit)
     with explain_hub_error(Need(path=path, revision=commit), None):
-        about = Path(snapshot_download(path, repo_type="dataset", revision=commit, allow_patterns=["*.md"]))
-        patterns = SplitFiles.patterns(about, config, "train")
-        return Path(
-            snapshot_download(path, repo_type="dataset", revision=commit, allow_patterns=[*patterns, "*.md"])
-        )
+        about = Path(fetch(allow_patterns=["*.md"]))
+        return Path(fetch(allow_patterns=[*SplitFiles.patterns(about, config, "train"), "*.md"]))

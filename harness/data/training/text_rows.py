@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import DataError
-from harness.core.identity import digest
-from harness.data.prepared import naming_full_disk, prepared
+from harness.data.prepared import kept_file
+from harness.data.tables import BATCH, suggest_names
 
 if TYPE_CHECKING:
     import datasets
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 JUDGED_TEXTS = ("queries", "corpus")
 """The configurations with the texts of judged ids, in the order of the columns; so are splits named."""
-
-_BATCH = 10_000
-"""Rows that are looked through at once."""
 
 _SHOWN = 120
 """The characters of a type in a message."""
@@ -86,13 +83,15 @@ class ColumnPath:
 
     def kind(self, schema: pa.Schema) -> Any:
         """The type of what a table has there, of a list that of its elements; None where it leads nowhere."""
-        found = schema.field(self.column).type
-        for step in self.steps:
-            found = _child_kind(found, step)
-        return found
+        import pyarrow as pa
+
+        try:
+            return self.texts(schema.empty_table()).type
+        except pa.ArrowException:
+            return None
 
     def texts(self, table: pa.Table) -> Any:
-        """The texts of some rows as a column of Arrow, null where there is none."""
+        """The texts of some rows as a column of Arrow, null where there is none; those of lists in one."""
         found = table[self.column].combine_chunks()
         for step in self.steps:
             found = _child(found, step)
@@ -117,18 +116,6 @@ def _value(found: Any, steps: Sequence[str | int | None]) -> Any:
     return found
 
 
-def _child_kind(kind: Any, step: str | int | None) -> Any:
-    import pyarrow.types as kinds
-
-    if kind is None or kinds.is_null(kind):
-        return kind
-    if isinstance(step, str):
-        place = kind.get_field_index(step) if kinds.is_struct(kind) else -1
-        return kind.field(place).type if place >= 0 else None
-    lists = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
-    return kind.value_type if any(is_one(kind) for is_one in lists) else None
-
-
 def _child(array: Any, step: str | int | None) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -139,9 +126,10 @@ def _child(array: Any, step: str | int | None) -> Any:
         array = array.cast(pa.list_(array.type.value_type))
     if isinstance(step, str):
         return pc.struct_field(array, step)
-    assert step is not None
-    starts = array.offsets.slice(0, len(array))
-    places = pc.if_else(pc.greater(pc.list_value_length(array), step), pc.add(starts, step), None)
+    if step is None:
+        return pc.list_flatten(array)
+    is_there = pc.greater(pc.list_value_length(array), step)
+    places = pc.if_else(is_there, pc.add(array.offsets.slice(0, len(array)), step), None)
     return array.values.take(places.cast(pa.int64()))
 
 
@@ -158,296 +146,217 @@ class TextRow:
     label: str | None = None
 
 
-class TextRows(Protocol):
-    """Rows by their numbers from 0 on."""
+@dataclass(frozen=True, kw_only=True)
+class RowSource:
+    """Where rows come from.
 
-    @property
-    def left_out(self) -> int:
-        """The rows of the data that have no query or no positive, which have no number."""
-        ...
+    Attributes:
+        name: The data set, for messages.
+        identity: What tells this data from any other.
+        cache: The cache folder.
+    """
 
-    def __len__(self) -> int:
-        """The number of rows."""
-        ...
+    name: str
+    identity: Mapping[str, Any]
+    cache: Path
 
-    def read(self, numbers: Sequence[int]) -> list[TextRow]:
-        """The rows with some numbers, in their order."""
-        ...
+    def keep(self, identity: Sequence[Any], make: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+        """Arrays from the cache, made where they are not there."""
+        import numpy as np
 
-    @property
-    def class_count(self) -> int:
-        """The number of classes; 0 where rows have none."""
-        ...
+        def write(file: Path) -> None:
+            with file.open("wb") as opened:
+                np.savez(opened, **make())
+
+        with (
+            kept_file(["rows", _VERSION, *identity, self.identity], "rows.npz", self.cache, write) as file,
+            np.load(file) as found,
+        ):
+            return {name: found[name] for name in found.files}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnRows:
+class TextRows:
+    """Rows by their numbers from 0 on, whose texts are read from tables on disk when a row is asked for.
+
+    Attributes:
+        count: The number of rows.
+        left_out: The rows of the data that have no query or no positive, which have no number.
+        class_count: The number of classes; 0 where rows have none.
+        fetch: Gives the rows with some numbers, in their order.
+    """
+
+    count: int
+    left_out: int
+    class_count: int = 0
+    fetch: Callable[[list[int]], list[TextRow]]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, numbers: Sequence[int]) -> list[TextRow]:
+        """The rows with some numbers, in their order."""
+        return self.fetch([*numbers])
+
+
+def open_column_rows(
+    table: datasets.Dataset, columns: Sequence[str], numbers: NDArray[np.int64], source: RowSource
+) -> TextRows:
     """Rows whose texts are columns of one table, or lie within its lists and structs.
 
-    Attributes:
+    Args:
         table: The table.
-        paths: The places of query, positive and negatives; a negative may be a list.
-        numbers: The rows of the table that count.
-        left_out: Those that do not.
-        class_count: 0, as such rows have no classes.
+        columns: The columns of query, positive and negatives, or paths into them; a negative may be a list.
+        numbers: The rows to choose from.
+        source: Its name and its place in the cache.
+
+    Raises:
+        DataError: A column is absent or holds something else, or no row has its texts.
     """
+    paths = _text_paths(table, columns, source.name, single=2)
+    table = table.select_columns([*dict.fromkeys(path.column for path in paths)])
 
-    table: datasets.Dataset
-    paths: tuple[ColumnPath, ...]
-    numbers: NDArray[np.int64]
-    left_out: int
-    class_count: int = 0
+    def choose() -> dict[str, Any]:
+        return {"rows": numbers[_with_texts(table, paths[:2])[numbers]]}
 
-    @staticmethod
-    def of(
-        table: datasets.Dataset,
-        columns: Sequence[str],
-        numbers: NDArray[np.int64],
-        *,
-        name: str,
-        identity: Mapping[str, Any],
-        cache: Path,
-    ) -> ColumnRows:
-        """The rows of a table.
+    rows = source.keep(["columns", columns], choose)["rows"]
+    if not len(rows):
+        raise DataError(f"{source.name}: no row has both {columns[0]!r} and {columns[1]!r}.")
 
-        Args:
-            table: The table.
-            columns: The columns of query, positive and negatives, or paths into them.
-            numbers: The rows to choose from.
-            name: The data set, for messages.
-            identity: What tells this data from any other.
-            cache: The cache folder.
+    def fetch(wanted: list[int]) -> list[TextRow]:
+        return [_text_row(row, paths) for row in _rows(table, rows[wanted])]
 
-        Raises:
-            DataError: A column is absent or holds something else, or no row has its texts.
-        """
-        paths = _text_paths(table, columns, name, single=2)
-        table = table.select_columns([*dict.fromkeys(path.column for path in paths)])
-
-        def found() -> dict[str, Any]:
-            return {"rows": numbers[_with_texts(table, paths[:2])[numbers]]}
-
-        rows = _kept(["columns", columns, identity], cache, found)["rows"]
-        if not len(rows):
-            raise DataError(f"{name}: no row has both {columns[0]!r} and {columns[1]!r}.")
-        return ColumnRows(table=table, paths=paths, numbers=rows, left_out=len(numbers) - len(rows))
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def read(self, numbers: Sequence[int]) -> list[TextRow]:
-        """The rows with some numbers, in their order."""
-        return _text_rows(self.table[self.numbers[list(numbers)].tolist()], self.paths)
+    return TextRows(count=len(rows), left_out=len(numbers) - len(rows), fetch=fetch)
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedRows:
-    """Pairs of ids that judgements find relevant, whose texts lie in two other tables.
+def open_judged_rows(
+    judged: datasets.Dataset, texts: Sequence[datasets.Dataset], columns: Sequence[str], source: RowSource
+) -> TextRows:
+    """Pairs of ids that judgements find relevant, as mteb's data sets of searches have them.
 
-    Attributes:
-        queries, corpus: The tables of texts; `text` has each one.
-        pairs: The rows of both tables, (rows, 2).
-        left_out: Judgements above 0 of which a text is blank or absent.
-        class_count: 0, as such rows have no classes.
+    A judgement above 0 of which a text is blank or absent is left out.
+
+    Args:
+        judged: The judgements: a score beside two columns of ids.
+        texts: The tables of queries and of documents, each with `_id` and `text`; titles are not read.
+        columns: The columns of ids.
+        source: Its name and its place in the cache.
+
+    Raises:
+        DataError: A column is absent, or no judgement has both texts.
     """
+    import numpy as np
+    import pyarrow.compute as pc
 
-    queries: datasets.Dataset
-    corpus: datasets.Dataset
-    pairs: NDArray[np.int64]
-    left_out: int
-    class_count: int = 0
+    for table, needed, part in (
+        (judged, columns, "judgements"),
+        *((table, ("_id", "text"), part) for table, part in zip(texts, JUDGED_TEXTS, strict=True)),
+    ):
+        for column in needed:
+            expected = "text" if column == "text" else "ids"
+            _require_kind(table, column, expected, f"{source.name}, {part}")
+    if "score" in judged.column_names:
+        _require_kind(judged, "score", "numbers", f"{source.name}, judgements")
 
-    @staticmethod
-    def of(
-        judged: datasets.Dataset,
-        texts: Sequence[datasets.Dataset],
-        columns: Sequence[str],
-        *,
-        name: str,
-        identity: Mapping[str, Any],
-        cache: Path,
-    ) -> JudgedRows:
-        """The pairs of a table of judgements, as mteb's data sets of searches have them.
-
-        Args:
-            judged: The judgements: a score beside two columns of ids.
-            texts: The tables of queries and of documents, each with `_id` and `text`; titles are not read.
-            columns: The columns of ids.
-            name: The data set, for messages.
-            identity: What tells this data from any other.
-            cache: The cache folder.
-
-        Raises:
-            DataError: A column is absent, or no judgement has both texts.
-        """
-        import numpy as np
-        import pyarrow.compute as pc
-
-        for table, needed, part in (
-            (judged, columns, "judgements"),
-            *((table, ("_id", "text"), part) for table, part in zip(texts, JUDGED_TEXTS, strict=True)),
-        ):
-            if lost := [column for column in needed if column not in table.column_names]:
-                there = ", ".join(table.column_names)
-                raise DataError(f"{name}, {part}: there is no column {lost[0]!r}; there is: {there}.")
-            for column in needed:
-                expected = "text" if column == "text" else "ids"
-                _require_kind(table, column, expected, f"{name}, {part}")
+    def choose() -> dict[str, Any]:
+        rows = judged.data.table
         if "score" in judged.column_names:
-            _require_kind(judged, "score", "numbers", f"{name}, judgements")
+            rows = rows.filter(pc.greater(rows["score"], 0))
+        sides = [_places(rows[c], table) for c, table in zip(columns, texts, strict=True)]
+        pairs = np.stack(sides, axis=1)
+        return {"pairs": pairs[(pairs >= 0).all(axis=1)], "judged": np.array(len(pairs))}
 
-        def found() -> dict[str, Any]:
-            rows = judged.data.table
-            if "score" in judged.column_names:
-                rows = rows.filter(pc.greater(rows["score"], 0))
-            sides = [_places(rows[c], table) for c, table in zip(columns, texts, strict=True)]
-            pairs = np.stack(sides, axis=1)
-            return {"pairs": pairs[(pairs >= 0).all(axis=1)], "judged": np.array(len(pairs))}
+    kept = source.keep(["judged", columns], choose)
+    pairs = kept["pairs"]
+    if not len(pairs):
+        raise DataError(f"{source.name}: no judgement above 0 has the texts of both its ids.")
+    queries, corpus = (table.select_columns(["text"]) for table in texts)
 
-        kept = _kept(["judged", columns, identity], cache, found)
-        if not len(kept["pairs"]):
-            raise DataError(f"{name}: no judgement above 0 has the texts of both its ids.")
-        queries, corpus = texts
-        return JudgedRows(
-            queries=queries.select_columns(["text"]),
-            corpus=corpus.select_columns(["text"]),
-            pairs=kept["pairs"],
-            left_out=int(kept["judged"]) - len(kept["pairs"]),
-        )
+    def fetch(wanted: list[int]) -> list[TextRow]:
+        sides = (queries[pairs[wanted, 0].tolist()]["text"], corpus[pairs[wanted, 1].tolist()]["text"])
+        return [TextRow(query=query, positive=document) for query, document in zip(*sides, strict=True)]
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def read(self, numbers: Sequence[int]) -> list[TextRow]:
-        """The rows with some numbers, in their order."""
-        pairs = self.pairs[list(numbers)]
-        queries = self.queries[pairs[:, 0].tolist()]["text"]
-        documents = self.corpus[pairs[:, 1].tolist()]["text"]
-        return [TextRow(query=q, positive=d) for q, d in zip(queries, documents, strict=True)]
+    return TextRows(count=len(pairs), left_out=int(kept["judged"]) - len(pairs), fetch=fetch)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassRows:
+def open_class_rows(
+    table: datasets.Dataset,
+    columns: Sequence[str],
+    label: str,
+    numbers: NDArray[np.int64],
+    source: RowSource,
+    *,
+    seed: int,
+) -> TextRows:
     """Pairs of texts of one class: each row has as its positive the next one of its class in a drawn order.
 
-    Attributes:
+    Rows without a text or a class, or alone in theirs, are left out.
+
+    Args:
         table: The table.
-        paths: The parts of a text, which are put together with blanks.
-        label: The place of the class.
-        numbers: The rows that count.
-        nexts: For each of them the row that is its positive.
-        class_count: The number of classes.
-        left_out: Rows without a text or a class, or alone in theirs.
+        columns: The columns of the parts of a text, or paths into them; they are put together with blanks.
+        label: The column of the class.
+        numbers: The rows to choose from.
+        seed: That of the order.
+        source: Its name and its place in the cache.
+
+    Raises:
+        DataError: A column is absent or holds something else, or no class has two texts.
     """
+    import numpy as np
 
-    table: datasets.Dataset
-    paths: tuple[ColumnPath, ...]
-    label: ColumnPath
-    numbers: NDArray[np.int64]
-    nexts: NDArray[np.int64]
-    class_count: int
-    left_out: int
+    paths = _text_paths(table, columns, source.name, single=len(columns))
+    of_class = path_in(label, table.column_names, source.name)
+    _require_class(table, of_class, source.name)
+    table = table.select_columns([*dict.fromkeys(path.column for path in (*paths, of_class))])
 
-    @staticmethod
-    def of(
-        table: datasets.Dataset,
-        columns: Sequence[str],
-        label: str,
-        numbers: NDArray[np.int64],
-        *,
-        seed: int,
-        name: str,
-        identity: Mapping[str, Any],
-        cache: Path,
-    ) -> ClassRows:
-        """The pairs of a table of texts with classes.
+    def choose() -> dict[str, Any]:
+        kept = numbers[_with_texts(table, paths)[numbers]]
+        rows, nexts, count = _next_of_class(table, of_class, kept, np.random.default_rng(seed))
+        return {"rows": rows, "nexts": nexts, "count": np.array(count)}
 
-        Args:
-            table: The table.
-            columns: The columns of the parts of a text, or paths into them.
-            label: The column of the class.
-            numbers: The rows to choose from.
-            seed: That of the order.
-            name: The data set, for messages.
-            identity: What tells this data from any other.
-            cache: The cache folder.
+    kept = source.keep(["classes", columns, label, seed], choose)
+    rows, nexts = kept["rows"], kept["nexts"]
+    if not len(rows):
+        raise DataError(f"{source.name}: no class of {label!r} has two texts.")
 
-        Raises:
-            DataError: A column is absent or holds something else, or no class has two texts.
-        """
-        import numpy as np
+    def join(row: Mapping[str, Any]) -> str:
+        return " ".join(path.value(row) for path in paths)
 
-        paths = _text_paths(table, columns, name, single=len(columns))
-        of_class = path_in(label, table.column_names, name)
-        _require_class(table, of_class, name)
-        table = table.select_columns([*dict.fromkeys(path.column for path in (*paths, of_class))])
-
-        def found() -> dict[str, Any]:
-            kept = numbers[_with_texts(table, paths)[numbers]]
-            rows, nexts, count = _next_of_class(table, of_class, kept, np.random.default_rng(seed))
-            return {"rows": rows, "nexts": nexts, "count": np.array(count)}
-
-        kept = _kept(["classes", columns, label, seed, identity], cache, found)
-        if not len(kept["rows"]):
-            raise DataError(f"{name}: no class of {label!r} has two texts.")
-        return ClassRows(
-            table=table,
-            paths=paths,
-            label=of_class,
-            numbers=kept["rows"],
-            nexts=kept["nexts"],
-            class_count=int(kept["count"]),
-            left_out=len(numbers) - len(kept["rows"]),
-        )
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def read(self, numbers: Sequence[int]) -> list[TextRow]:
-        """The rows with some numbers, in their order."""
-        own, nexts = (_rows(self.table[rows[list(numbers)].tolist()]) for rows in (self.numbers, self.nexts))
+    def fetch(wanted: list[int]) -> list[TextRow]:
+        pairs = zip(_rows(table, rows[wanted]), _rows(table, nexts[wanted]), strict=True)
         return [
-            TextRow(query=self._text(one), positive=self._text(other), label=str(self.label.value(one)))
-            for one, other in zip(own, nexts, strict=True)
+            TextRow(query=join(row), positive=join(other), label=str(of_class.value(row)))
+            for row, other in pairs
         ]
 
-    def _text(self, row: Mapping[str, Any]) -> str:
-        return " ".join(path.value(row) for path in self.paths)
+    left_out = len(numbers) - len(rows)
+    return TextRows(count=len(rows), left_out=left_out, class_count=int(kept["count"]), fetch=fetch)
 
 
-@dataclass(frozen=True)
-class JoinedRows:
-    """The rows of several parts, one after the other."""
+def join_rows(parts: Sequence[TextRows]) -> TextRows:
+    """The rows of several parts, one after the other.
 
-    parts: tuple[TextRows, ...]
-    _ends: tuple[int, ...] = field(init=False)
+    Its classes are the most of a part, none where a part has none.
+    """
+    ends = [*accumulate(map(len, parts))]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_ends", tuple(accumulate(map(len, self.parts))))
-
-    @property
-    def left_out(self) -> int:
-        """The rows of all parts that do not count."""
-        return sum(part.left_out for part in self.parts)
-
-    def __len__(self) -> int:
-        return self._ends[-1]
-
-    def read(self, numbers: Sequence[int]) -> list[TextRow]:
-        """The rows with some numbers, in their order."""
-        found, begin = dict[int, TextRow](), 0
-        for part, end in zip(self.parts, self._ends, strict=True):
-            places = [place for place, number in enumerate(numbers) if begin <= number < end]
-            own = part.read([int(numbers[place]) - begin for place in places]) if places else []
+    def fetch(wanted: list[int]) -> list[TextRow]:
+        found = dict[int, TextRow]()
+        for part, end in zip(parts, ends, strict=True):
+            begin = end - len(part)
+            places = [place for place, number in enumerate(wanted) if begin <= number < end]
+            own = part.read([int(wanted[place]) - begin for place in places]) if places else []
             found |= dict(zip(places, own, strict=True))
-            begin = end
-        return [found[place] for place in range(len(numbers))]
+        return [found[place] for place in range(len(wanted))]
 
-    @property
-    def class_count(self) -> int:
-        """The most classes of a part; 0 where a part has none."""
-        counts = [part.class_count for part in self.parts]
-        return max(counts) if all(counts) else 0
+    counts = [part.class_count for part in parts]
+    return TextRows(
+        count=ends[-1],
+        left_out=sum(part.left_out for part in parts),
+        class_count=max(counts) if all(counts) else 0,
+        fetch=fetch,
+    )
 
 
 def path_in(text: str, columns: Sequence[str], where: str) -> ColumnPath:
@@ -463,7 +372,8 @@ def path_in(text: str, columns: Sequence[str], where: str) -> ColumnPath:
     """
     found = ColumnPath(text) if text in columns else ColumnPath.of(text)
     if found.column not in columns:
-        raise DataError(f"{where}: there is no column {found.column!r}; there is: {', '.join(columns)}.")
+        there = suggest_names(found.column, columns)
+        raise DataError(f"{where}: there is no column {found.column!r}; {there}.")
     return found
 
 
@@ -499,6 +409,10 @@ def _require_class(table: datasets.Dataset, path: ColumnPath, name: str) -> None
 
 
 def _require_kind(table: datasets.Dataset, column: str, expected: str, where: str) -> None:
+    if column not in table.column_names:
+        raise DataError(
+            f"{where}: there is no column {column!r}; {suggest_names(column, table.column_names)}."
+        )
     kind = table.data.schema.field(column).type
     if not _is(kind, expected):
         raise DataError(f"{where}: the column {column!r} holds {_shown(kind)}, not {expected}.")
@@ -525,40 +439,23 @@ def _shown(kind: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _rows(table: datasets.Dataset, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
+    columns = table[numbers.tolist()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _text_rows(columns: Mapping[str, Sequence[Any]], paths: Sequence[ColumnPath]) -> list[TextRow]:
-    query, positive, *negatives = paths
-    return [
-        TextRow(
-            query=query.value(row),
-            positive=positive.value(row),
-            negatives=tuple(text for path in negatives for text in _listed(path.value(row))),
-        )
-        for row in _rows(columns)
-    ]
+def _text_row(row: Mapping[str, Any], paths: Sequence[ColumnPath]) -> TextRow:
+    query, positive, *negatives = (path.value(row) for path in paths)
+    return TextRow(
+        query=query,
+        positive=positive,
+        negatives=tuple(text for value in negatives for text in _listed(value)),
+    )
 
 
 def _listed(found: Any) -> list[str]:
     """The texts of a column of negatives in a row, without blank ones."""
     return [text for text in (found if isinstance(found, list) else [found]) if text and text.strip()]
-
-
-def _kept(identity: Sequence[Any], cache: Path, make: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
-    """Arrays from the cache, made where they are not there."""
-    import numpy as np
-
-    with prepared(digest(["rows", _VERSION, *identity]), cache) as folder, naming_full_disk(folder):
-        file = folder / "rows.npz"
-        if not file.is_file():
-            made = make()
-            staged = file.with_suffix(".new.npz")
-            np.savez(staged, **made)
-            staged.replace(file)
-        with np.load(file) as found:
-            return {name: found[name] for name in found.files}
 
 
 def _with_texts(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDArray[np.bool_]:
@@ -568,7 +465,7 @@ def _with_texts(table: datasets.Dataset, paths: Sequence[ColumnPath]) -> NDArray
     import pyarrow.compute as pc
 
     found: list[Any] = []
-    for batch in table.with_format("arrow").iter(_BATCH):
+    for batch in table.with_format("arrow").iter(BATCH):
         whole = np.ones(batch.num_rows, dtype=bool)
         for path in paths:
             texts = path.texts(batch).cast(pa.large_string())

@@ -276,7 +276,7 @@ def test_training_data_with_lists_is_shown(tmp_path, capsys):
     }
     own.write_text('{"query": "ab", "pos": ["abcd"], "neg": ["a", 5]}\n')
     assert invoke(["data", "check", "--train-data", str(own)]) == 1
-    assert f"{own}:1: the column 'neg' holds no text" in capsys.readouterr().err
+    assert f"{own}:1: the field 'neg[]' is 5, not a string" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

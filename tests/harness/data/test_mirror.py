@@ -356,23 +356,25 @@ def test_a_root_this_user_may_not_write_is_said(public_folder, as_nobody):
     assert "--data DIR" in said
 
 
-def test_a_full_disk_told_by_the_compiled_downloader_is_recognised(need, root, monkeypatch):
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (
+            "Data processing error: No space left on device (os error 28)",
+            Unavailable,
+            "The disk is full",
+        ),
+        ("first line\nsecond line", DataError, "Fetching org/toy failed: RuntimeError: first line\\."),
+    ],
+    ids=["a full disk, told by the compiled downloader", "anything else, without a traceback"],
+)
+def test_any_other_error_is_one_message(need, root, monkeypatch, said, kind, message):
     def fail(*_, **__):
-        raise RuntimeError("Data processing error: No space left on device (os error 28)")
+        raise RuntimeError(said)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
-    with pytest.raises(Unavailable, match="The disk is full"):
-        pull(need, root)
-
-
-def test_anything_else_is_one_message_without_a_traceback(need, root, monkeypatch):
-    def fail(*_, **__):
-        raise RuntimeError("first line\nsecond line")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
-    with pytest.raises(DataError, match="Fetching org/toy failed: RuntimeError: first line"):
+    with pytest.raises(kind, match=message):
         pull(need, root)
 
 
@@ -392,48 +394,40 @@ def told(problems):
     return [(p.kind, p.file, p.wrong) for p in problems]
 
 
-def test_what_was_pulled_has_no_problem(need, root, folder):
-    assert verify(need, root) == ()
-
-
-def test_each_damaged_file_is_named_with_what_is_wrong(need, root, folder):
-    (folder / "README.md").unlink()
-    (folder / "data/test.jsonl").write_text("aaaab")
-    (folder / "data/train.jsonl").write_text("bbbc")
-    problems = verify(need, root)
-    assert sorted(told(problems)) == [
-        ("missing", "README.md", True),
-        ("sha256", "data/train.jsonl", True),
-        ("size", "data/test.jsonl", True),
-    ]
-    assert {p.message.split()[0] for p in problems} == {"README.md", "data/test.jsonl", "data/train.jsonl"}
-
-
-def test_damage_that_keeps_size_and_time_is_found(need, root, folder):
-    file = folder / "data/test.jsonl"
+def keep_times(file, content):
     before = file.stat()
-    file.write_text("aaba")
+    file.write_text(content)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert told(verify(need, root)) == [("sha256", "data/test.jsonl", True)]
 
 
-def test_an_added_file_is_told_and_not_wrong(need, root, folder):
-    (folder / "notes.txt").write_text("mine")
-    assert told(verify(need, root)) == [("extra", "notes.txt", False)]
-
-
-def test_no_folder_is_missing(need, root):
-    assert told(verify(need, root)) == [("missing", "", True)]
-
-
-def test_a_folder_made_by_hand_is_unproven_and_not_wrong(need, root, lay):
-    lay(root / "org/toy", {"test.jsonl": "x"})
-    assert told(verify(need, root)) == [("unproven", "", False)]
-
-
-def test_a_damaged_manifest_is_wrong(need, root, folder):
-    (folder / ".harness.json").write_text('{"schema": 1')
-    assert told(verify(need, root)) == [("manifest", ".harness.json", True)]
+@pytest.mark.parametrize(
+    ("spoil", "problems"),
+    [
+        (lambda folder: None, []),
+        (lambda folder: (folder / "README.md").unlink(), [("missing", "README.md", True)]),
+        (
+            lambda folder: (folder / "data/test.jsonl").write_text("aaaab"),
+            [("size", "data/test.jsonl", True)],
+        ),
+        (
+            lambda folder: keep_times(folder / "data/test.jsonl", "aaba"),
+            [("sha256", "data/test.jsonl", True)],
+        ),
+        (lambda folder: (folder / "notes.txt").write_text("mine"), [("extra", "notes.txt", False)]),
+        (lambda folder: (folder / ".harness.json").unlink(), [("unproven", "", False)]),
+        (
+            lambda folder: (folder / ".harness.json").write_text('{"schema": 1'),
+            [("manifest", ".harness.json", True)],
+        ),
+        (shutil.rmtree, [("missing", "", True)]),
+    ],
+    ids=["whole", "gone", "longer", "same size", "added", "by hand", "manifest", "no folder"],
+)
+def test_each_difference_from_what_was_pulled_is_named(need, root, folder, spoil, problems):
+    spoil(folder)
+    found = verify(need, root)
+    assert told(found) == problems
+    assert all(problem.message.startswith(problem.file) for problem in found if problem.kind != "manifest")
 
 
 def test_another_revision_than_wanted_is_wrong(root, folder, revision):
@@ -474,16 +468,10 @@ def need_of_a(revision):
     return Need(path="org/toy", revision=revision, tasks=("A",))
 
 
-def test_nothing_offline_is_missing(need_of_a, settings):
-    row = Status.of(need_of_a, settings)
-    assert (row.state, row.where, row.size) == ("missing", None, None)
-
-
-def test_nothing_online_is_remote(need_of_a, settings):
-    from dataclasses import replace
-
-    row = Status.of(need_of_a, replace(settings, offline=False))
-    assert (row.state, row.where, row.size) == ("remote", "hub", None)
+@pytest.mark.parametrize(("offline", "state", "where"), [(True, "missing", None), (False, "remote", "hub")])
+def test_what_is_not_here_is_missing_or_remote(need_of_a, settings, offline, state, where):
+    row = Status.of(need_of_a, replace(settings, offline=offline))
+    assert (row.state, row.where, row.size) == (state, where, None)
 
 
 def test_pulled_and_whole_is_verified_with_its_size(need_of_a, settings, root, lay, sign):

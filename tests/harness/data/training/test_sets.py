@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import subprocess
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blocked import BLOCKER
+from data_files import lines, parquet
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.data.locate import DataMissing, DataSettings
 from harness.data.training.loading import (
@@ -51,12 +51,6 @@ DATA = TrainingData(
 )
 
 
-def parquet(path: Path, columns: dict[str, list[Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(columns), path)
-    return path
-
-
 @pytest.fixture
 def nli(root: Path, lay: Callable[..., Path]) -> Path:
     """A data set with two configurations, the files of one of which are in two parts."""
@@ -82,11 +76,10 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     if path.suffix == ".parquet":
         return parquet(path, {name: [row[name] for row in rows] for name in rows[0]})
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        separator = "\t" if path.suffix == ".tsv" else ","
-        lines = [separator.join(rows[0]), *(separator.join(f'"{v}"' for v in row.values()) for row in rows)]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return lines(path, rows)
+    separator = "\t" if path.suffix == ".tsv" else ","
+    texts = [separator.join(rows[0]), *(separator.join(f'"{v}"' for v in row.values()) for row in rows)]
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return path
 
 
@@ -180,17 +173,14 @@ def test_passages_of_a_named_file_count_by_the_first(root: Path, settings: DataS
         | {"negative_passages": [{"docid": "c", "text": f"n{n}"}], "query_id": str(n)}
         for n in range(3)
     ]
-    file = root / "org" / "long" / "parts" / "train.jsonl.gz"
-    file.parent.mkdir(parents=True)
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    file.write_bytes(gzip.compress(text.encode()))
+    file = lines(root / "org" / "long" / "parts" / "train.jsonl.gz", rows)
     columns = ("query", "positive_passages", "negative_passages")
     data = TrainingData(path="org/long", columns=columns, file="parts/train.jsonl.gz", passages=True)
     assert rows_of(locate_training(data, settings), settings) == [
         (f"q{n}", f"p{n}", f"n{n}") for n in range(3)
     ]
     rows[1]["negative_passages"] = []
-    file.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    lines(file, rows)
     with pytest.raises(DataError, match="row 2: the column 'negative_passages' holds no text"):
         rows_of(locate_training(data, settings), settings)
     with pytest.raises(DataError, match=r"has no file parts/other\.jsonl\.gz"):
@@ -415,8 +405,8 @@ def test_every_usual_name_of_negatives_counts(tmp_path: Path, settings: DataSett
         ("own.jsonl", '{"query": "a", "answer": "b"}\n\n{"query": "a", "answer": null}\n', r":3: .*'answer'"),
         ("own.jsonl", '{"query": "a", "answer": "b"}\n{"query": "a", "answer": 5}\n', r":2: .*not a string"),
         ("own.jsonl", '{"query": ["a"], "answer": "b"}\n', r":1: the column 'query' holds no text"),
-        ("own.jsonl", '{"query": "a", "answer": []}\n', r":1: the column 'answer' holds no text"),
-        ("own.jsonl", '{"query": "a", "answer": "b", "neg": ["c", 5]}\n', r":1: the column 'neg' holds no"),
+        ("own.jsonl", '{"query": "a", "answer": []}\n', r":1: the field 'answer\[0\]' is None"),
+        ("own.jsonl", '{"query": "a", "answer": "b", "neg": ["c", 5]}\n', r":1: .* 'neg\[\]' is 5, not a s"),
         ("own.jsonl", '{"query": "a", "query": "b"}\n', r":1: .*a field is there twice"),
         ("own.jsonl", '{"query": "a", "answer": "\\ud800"}\n', r":1: .*surrogate"),
         ("own.jsonl", '{"query": "a", "answer": "b", "score": 1}\n' * 2 + "{", r":3: not valid JSON"),
@@ -511,10 +501,10 @@ def test_a_split_that_is_not_there(judged: Path, settings: DataSettings) -> None
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"query": ["a", "b"], "answer": ["c", None]}, "row 2: the column 'answer' holds no text"),
+        ({"query": ["a", "b"], "answer": ["c", None]}, "row 2: the field 'answer' is None, not a string"),
         ({"query": ["a", "b"], "answer": [1, 2]}, "the column 'answer' holds no text"),
-        ({"query": ["a"], "answer": ["b"], "score": ["c"]}, "the column 'score' holds string, not numbers"),
-        ({"query": ["a"], "answer": ["b"], "score": [None]}, "'score'"),
+        ({"query": ["a"], "answer": ["b"], "score": ["c"]}, "row 1: the field 'score' is 'c', not a finite"),
+        ({"query": ["a"], "answer": ["b"], "score": [None]}, "row 1: the field 'score' is None, not a"),
         ({"query": pa.array([], "string"), "answer": pa.array([], "string")}, "there are no rows"),
     ],
 )
