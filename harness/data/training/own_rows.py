@@ -485,7 +485,9 @@ def _look_at(path: Path) -> tuple[Mapping[str, object], str]:
         head = TableHead.read_whole(path)
         names = head.columns or ()
         require_distinct(names, str(path))
-        kinds = {name: [] if name in head.lists else "text" if name in head.text else 0 for name in names}
+        kinds: dict[str, object] = {
+            name: [] if name in head.lists else "text" if name in head.text else 0 for name in names
+        }
         return kinds, str(path)
     with readable(path):
         first = next(stream_rows(path), None)
