@@ -485,9 +485,8 @@ def _look_at(path: Path) -> tuple[Mapping[str, object], str]:
         head = TableHead.read_whole(path)
         names = head.columns or ()
         require_distinct(names, str(path))
-        kinds: dict[str, object] = {
-            name: [] if name in head.lists else "text" if name in head.text else 0 for name in names
-        }
+        kinds: dict[str, object] = dict.fromkeys(names, 0)
+        kinds |= dict.fromkeys(head.text, "text") | {name: [] for name in head.lists}
         return kinds, str(path)
     with readable(path):
         first = next(stream_rows(path), None)
