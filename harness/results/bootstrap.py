@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.results.metrics import METRICS, Floats
 
@@ -118,9 +117,3 @@ def _resampled(
         weights = rng.multinomial(examples, np.full(examples, 1 / examples), size=rows).astype(float)
         found = [[METRICS[name](one.gold, p, weights) for p in one.predicted] for name in metrics]
         yield np.asarray(np.mean(found, axis=0).T)
-
-
-Weights = NDArray[np.float32]
-
-LARGE = 1e7
-"""The degrees of freedom from which on the normal distribution is a good replacement."""

@@ -65,7 +65,7 @@ class Comparable:
             own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
         left_out = OWN if measurements else OWN | MEASURED
         ran = {name: value for name, value in provenance.items() if name not in left_out}
-        return _flatten({"identity": own, "provenance": ran})
+        return flatten({"identity": own, "provenance": ran})
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -185,7 +185,7 @@ def provenance_differences(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[
     """
     found: dict[FieldDifference, int] = {}
     for mine, theirs in pairs.values():
-        first, second = _flatten(mine), _flatten(theirs)
+        first, second = flatten(mine), flatten(theirs)
         for field in dict.fromkeys((*first, *second)):
             one, other = first.get(field), second.get(field)
             if one != other and (field == "device.name" or not field.startswith("device.")):
@@ -197,17 +197,17 @@ def provenance_differences(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[
     ]
 
 
-def _flatten(value: Any, name: str = "") -> dict[str, Any]:
+def flatten(value: Any, name: str = "") -> dict[str, Any]:
     """A nested mapping as dotted fields.
 
-    >>> _flatten({"a": {"b": 1}, "c": [2]})
+    >>> flatten({"a": {"b": 1}, "c": [2]})
     {'a.b': 1, 'c': [2]}
     """
     if not isinstance(value, Mapping):
         return {name: value}
     flat: dict[str, Any] = {}
     for key, inner in value.items():
-        flat.update(_flatten(inner, f"{name}.{key}" if name else str(key)))
+        flat.update(flatten(inner, f"{name}.{key}" if name else str(key)))
     return flat
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from harness.driver import evaluation
 from harness.driver.report.run import Report
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
-from harness.results.differences import Comparable
+from harness.results.differences import Comparable, flatten
 from harness.results.scores import Aggregates
 from harness.watch.changes import change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
@@ -159,21 +159,23 @@ def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, A
     reference = watch.reference(entry.step)
     if entry.mean is None or reference is None:
         return {}
-
     mean = mean_difference(entry, reference, prepared)
     if isinstance(mean, str):
         return {"untested": mean}
     return {"look": look_at(mean, number=watch.looks + 1, reference=reference.step)}
 
 
+def _new_entry(checkpoint: Checkpoint, **fields: Any) -> WatchEntry:
+    """An entry with where its checkpoint lies, and other fields."""
+    folder = None if checkpoint.folder is None else str(checkpoint.folder)
+    revision = checkpoint.commit or None
+    return WatchEntry(step=checkpoint.step, name=checkpoint.name, folder=folder, revision=revision, **fields)
+
+
 def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
     before = one.former.seconds if one.former is not None else 0.0
-    folder = one.checkpoint.folder
-    return WatchEntry(
-        step=one.checkpoint.step,
-        name=one.checkpoint.name,
-        folder=None if folder is None else str(folder),
-        revision=one.checkpoint.commit or None,
+    return _new_entry(
+        one.checkpoint,
         stamp=one.stamp,
         evaluated=datetime.now(UTC).isoformat(timespec="milliseconds"),
         seconds=round(before + time.monotonic() - began, 3),
@@ -387,8 +389,8 @@ class _Following:
         last = self._last(found)
         if last is None:
             return False
-        partial = [one.checkpoint.step for one in found.unfinished if one.former and _partial(one.former)]
-        return all(step > last for step in (*partial, *(one.checkpoint.step for one in found.waiting)))
+        partial = (one for one in found.unfinished if one.former and one.former.state == "partial")
+        return all(one.checkpoint.step > last for one in (*partial, *found.waiting))
 
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
@@ -415,10 +417,6 @@ class _Following:
         time.sleep(min([self._options.every, *settling]))
 
 
-def _partial(entry: WatchEntry) -> bool:
-    return entry.state == "partial"
-
-
 def _waited_for(watch: Watch, found: Scan) -> Watch:
     """The watch with an entry for each waiting checkpoint of a scan, and for no other one."""
     waiting = {one.checkpoint.step: one for one in found.waiting}
@@ -427,21 +425,9 @@ def _waited_for(watch: Watch, found: Scan) -> Watch:
     evaluated = {one.step for one in watch.checkpoints if one.state != "waiting"}
     for step, one in waiting.items():
         if step not in evaluated:  # an evaluated entry stays until the step is evaluated again
-            watch = watch.with_entry(_waiting_entry(one))
+            reason = "it has changed a moment ago" if one.settles else one.reason
+            watch = watch.with_entry(_new_entry(one.checkpoint, state="waiting", reason=reason))
     return watch
-
-
-def _waiting_entry(one: _PendingCheckpoint) -> WatchEntry:
-    folder = one.checkpoint.folder
-    reason = "it has changed a moment ago" if one.settles else one.reason
-    return WatchEntry(
-        step=one.checkpoint.step,
-        name=one.checkpoint.name,
-        folder=None if folder is None else str(folder),
-        revision=one.checkpoint.commit or None,
-        state="waiting",
-        reason=reason,
-    )
 
 
 @contextmanager
@@ -471,8 +457,7 @@ def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Re
     if not WATCHES.path(results, name).exists():
         return now
     former = WATCHES.read(results, name)
-    differs = _differences(former, now)
-    if differs:
+    if differs := _differences(former, now):
         raise UsageError(
             f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
             hint="Type the options that it was begun with, or give this one another name with --name.",
@@ -508,19 +493,10 @@ def _alone(names: tuple[str, ...]) -> str | tuple[str, ...]:
 
 def _differences(former: Watch, now: Watch) -> list[str]:
     """The settings in which two watches differ, in words."""
-    before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
-    after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
+    before = flatten({"source": former.source, "suite": former.suite, **former.request})
+    after = flatten({"source": now.source, "suite": now.suite, **now.request})
     return [
         f"{name} was {before.get(name)!r}, here {after.get(name)!r}"
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]
-
-
-def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request by their full names, e.g. settings.seed."""
-    found: dict[str, Any] = {}
-    for name, value in nested.items():
-        inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-        found |= inner
-    return found

@@ -13,38 +13,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.metrics import MEASURES, METRICS, Floats, v_measure
-
-# Weighted metrics against scikit-learn and SciPy on the examples repeated as often as they weigh
-
-
-THEIR_METRICS: dict[str, Any] = {
-    "accuracy": sklearn.metrics.accuracy_score,
-    "f1": lambda gold, predicted: sklearn.metrics.f1_score(gold, predicted, zero_division=0),
-    "mcc": sklearn.metrics.matthews_corrcoef,
-    "pearson": lambda gold, predicted: scipy.stats.pearsonr(gold, predicted)[0],
-    "spearman": lambda gold, predicted: scipy.stats.spearmanr(gold, predicted)[0],
-}
-
-
-def test_all_are_tested() -> None:
-    assert THEIR_METRICS.keys() == METRICS.keys()
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_they_are_those_of_the_libraries(name: str) -> None:
-    rng = np.random.default_rng(0)
-    numbers = name in ("pearson", "spearman")
-    gold = rng.integers(0, 6 if numbers else 2, 60).astype(float)
-    predicted = gold + rng.normal(size=60) if numbers else np.where(rng.random(60) < 0.7, gold, 1 - gold)
-    predicted = predicted.round(1)
-    weights = rng.multinomial(60, np.full(60, 1 / 60), size=20).astype(float)
-    found = METRICS[name](gold, predicted, np.vstack([np.ones((1, 60)), weights]))
-    for weighed, value in zip([np.ones(60), *weights], found, strict=True):
-        times = weighed.astype(int)
-        assert value == pytest.approx(
-            THEIR_METRICS[name](gold.repeat(times), predicted.repeat(times)), abs=1e-12
-        )
+from harness.results.metrics import MEASURES, METRICS, Floats
 
 
 @pytest.mark.parametrize("name", ["f1", "mcc", "pearson", "spearman"])
@@ -124,7 +93,7 @@ def test_a_weight_is_a_row_repeated(name: str, units: int) -> None:
         weights[0] = 1
         found = MEASURES[name](gold, predicted, weights)
         assert found.shape == (12,)
-        assert found == pytest.approx(expected(name, gold, predicted, weights), abs=1e-7)
+        assert found == pytest.approx(expected(name, gold, predicted, weights), abs=1e-9)
 
 
 @pytest.mark.parametrize("units", [5, 300, 20_000])
@@ -160,17 +129,6 @@ def test_ties_are_found_together() -> None:
     for order in ([0, 1, 2, 3], [3, 1, 2, 0], [2, 0, 3, 1]):
         found = MEASURES["average_precision"](gold[order], predicted[order], np.ones((1, 4)))
         assert found.tolist() == [0.5]
-
-
-labels = st.lists(st.integers(0, 4), min_size=1, max_size=30)
-
-
-@given(labels, labels)
-def test_v_measure_is_that_of_scikit_learn(one: list[int], other: list[int]) -> None:
-    count = min(len(one), len(other))
-    gold, predicted = np.array(one[:count]), np.array(other[:count])
-    theirs = sklearn.metrics.v_measure_score(gold, predicted)
-    assert v_measure(gold, predicted) == pytest.approx(theirs, abs=1e-9)
 
 
 @given(st.data())
