@@ -216,7 +216,7 @@ def _check_provenance(record: Record) -> Iterator[str]:
     if not all(is_number(span) and span >= SLACK for span in spans):
         yield "its provenance's `seconds` are no numbers by name"
     for name in values.keys() & set(_COUNTS):
-        if not _is_amount(values[name]):
+        if not (is_number(values[name]) and values[name] >= 0):
             yield f"its provenance's `{name}` is no number, or below 0"
     for name in values.keys() & _KINDS.keys():
         kind, label = _KINDS[name]
@@ -236,10 +236,6 @@ def _check_dates(record: Record) -> Iterator[str]:
         yield f"it was made on {max(dates):%Y-%m-%d}, which is in the future"
     if dates != sorted(dates):
         yield "it was written before it was started"
-
-
-def _is_amount(value: Any) -> bool:
-    return is_number(value) and value >= 0
 
 
 def _is_close(one: float, other: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,12 +50,12 @@ class RecipeCondition:
     """
 
     recipe: str
-    protocol: str
-    kind: str
+    protocol: str = ""
+    kind: str = ""
     view: str
     final_seeds: tuple[int, ...]
     fresh_seeds: tuple[int, ...]
-    start: Mapping[str, Any] | None
+    start: Mapping[str, Any] | None = None
     scoring: str
 
     @property
@@ -217,17 +217,10 @@ def condition_of(record: Record) -> Condition:
 
 
 def _recipe_condition(record: Record) -> RecipeCondition:
-    identity = record.identity
-    return RecipeCondition(
-        recipe=identity["recipe"],
-        protocol=identity.get("protocol", ""),
-        kind=identity.get("kind", ""),
-        view=identity["view"],
-        final_seeds=tuple(identity["final_seeds"]),
-        fresh_seeds=tuple(identity["fresh_seeds"]),
-        start=identity.get("start"),
-        scoring=identity["scoring"],
-    )
+    names = {field.name for field in fields(RecipeCondition)}
+    own = {name: value for name, value in record.identity.items() if name in names}
+    seeds = {name: tuple(own[name]) for name in ("final_seeds", "fresh_seeds")}
+    return RecipeCondition(**{**own, **seeds})
 
 
 _DOCUMENTS: dict[str, str] = {"text": "without titles", DOCUMENT_TEXT: "with titles"}
@@ -394,7 +387,8 @@ def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     """The views of a suite of records of the same weights, oldest first."""
     names = {task.name for task in suite.tasks}
     found = []
-    for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
+    conditions = [condition_of(r) for r in mine if r.task.name in names]
+    for treatment in (one for at, one in enumerate(conditions) if one not in conditions[:at]):
         whole = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
         found.append((treatment, {**_covering(treatment, mine, suite, whole), **whole}))
     found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
@@ -464,14 +458,6 @@ def record_text(record: Record) -> str:
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
     documents = _documents_text(record.identity.get("documents", ""))
     return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *documents, *prompts, *seed])
-
-
-def _distinct(treatments: Iterable[Condition]) -> list[Condition]:
-    found: list[Condition] = []
-    for one in treatments:
-        if one not in found:
-            found.append(one)
-    return found
 
 
 def _written(record: Record) -> str:

@@ -389,8 +389,9 @@ class _Following:
         last = self._last(found)
         if last is None:
             return False
-        partial = (one for one in found.unfinished if one.former and one.former.state == "partial")
-        return all(one.checkpoint.step > last for one in (*partial, *found.waiting))
+        left = [one for one in found.unfinished if one.former and one.former.state == "partial"]
+        checkpoints = [*(one.checkpoint for one in left), *(one.checkpoint for one in found.waiting)]
+        return all(checkpoint.step > last for checkpoint in checkpoints)
 
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
@@ -473,22 +474,18 @@ def _echo(request: Request) -> dict[str, Any]:
     """The settings of a request that decide the scores, as plain values."""
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}
+    train_data = request.train_data  # a single name stands as itself, as older watches have it
     found = {
         "settings": {n: v for n, v in asdict(request.settings).items() if n not in LATER or v != LATER[n]},
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),
-        **({"train_data": _alone(request.train_data)} if request.train_data else {}),
+        **({"train_data": train_data[0] if len(train_data) == 1 else train_data} if train_data else {}),
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
     return plain
-
-
-def _alone(names: tuple[str, ...]) -> str | tuple[str, ...]:
-    """A single name as itself, as older watches have it."""
-    return names[0] if len(names) == 1 else names
 
 
 def _differences(former: Watch, now: Watch) -> list[str]:

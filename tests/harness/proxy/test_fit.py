@@ -11,10 +11,10 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
-from harness.core.errors import RecordError, UsageError
+from harness.core.errors import UsageError
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from harness.proxy import document, fit
+from harness.proxy import fit
 from harness.proxy.document import PROXIES, Proxy
 from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
 from harness.proxy.regression import Products, fit_ridge, measure_errors, split_families
@@ -154,22 +154,6 @@ def test_a_file_reads_as_what_was_written(fitted: Proxy, tmp_path: Path) -> None
     assert PROXIES.kind.read(path) == fitted
     assert Proxy.find(fitted.name, tmp_path) == Proxy.find(str(path), tmp_path) == path
     assert list(path.parent.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("more", [{}, {"error": "of another form"}])
-def test_a_newer_schema_is_refused(fitted: Proxy, tmp_path: Path, more: dict[str, object]) -> None:
-    path = PROXIES.write(tmp_path, fitted.name, fitted.to_json())
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": document.SCHEMA + 1, **more}))
-    with pytest.raises(RecordError, match="newer version"):
-        PROXIES.kind.read(path)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "x"}', '{"schema": 1, "tasks": []}', "\x00"])
-def test_what_is_no_proxy_is_said(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "one.json"
-    path.write_text(text)
-    with pytest.raises(RecordError, match="is not a proxy"):
-        PROXIES.kind.read(path)
 
 
 def test_a_name_that_is_not_there_has_its_nearest_told(fitted: Proxy, tmp_path: Path) -> None:

@@ -450,19 +450,6 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
     assert troubles == ["No folder is at org/name, and the hub does not tell its revisions: down."]
 
 
-def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "watches" / "w.json"
-    path.parent.mkdir()
-    for content, said in (
-        ('{"schema": 99}', "newer version"),
-        ("{", "cannot be read"),
-        ("[]", "is not a watch"),
-    ):
-        path.write_text(content)
-        with pytest.raises(UsageError, match=said):
-            WATCHES.read(tmp_path, "w")
-
-
 # After a kill
 
 
