@@ -327,20 +327,15 @@ def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRe
         score=record.main_score,
     )
     if examples is None:
-        gone = (
-            "its per-example file is gone or damaged"
-            if record.examples
-            else "no per-example results were kept"
-        )
-        return replace(found, problem=gone)
+        gone, never = "its per-example file is gone or damaged", "no per-example results were kept"
+        return replace(found, problem=gone if record.examples else never)
     try:
         return replace(found, units=_units_of(record, examples, parts))
     except _NotTestableError as error:
         return replace(found, problem=str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's among them
-        return replace(
-            found, problem=f"its per-example file cannot be read ({type(error).__name__}: {error})"
-        )
+        reason = f"{type(error).__name__}: {error}"
+        return replace(found, problem=f"its per-example file cannot be read ({reason})")
 
 
 _ARRAYS = ("gold", "predicted", "texts", "influences")

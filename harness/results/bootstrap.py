@@ -84,13 +84,9 @@ class Interval:
         return Interval(point=point, low=float(low), high=float(high))
 
     @staticmethod
-    def of_average(
-        points: Mapping[str, float], drawn: Mapping[str, Floats], *, level: float = LEVEL
-    ) -> Interval:
+    def of_average(points: Mapping[str, float], drawn: Mapping[str, Floats]) -> Interval:
         """The interval of the mean over tasks, whose examples are independent of each other."""
-        return Interval.of(
-            float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0), level=level
-        )
+        return Interval.of(float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0))
 
     @staticmethod
     def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:

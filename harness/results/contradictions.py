@@ -71,6 +71,10 @@ def find_contradictions(record: Record, content: bytes) -> Iterator[str]:
         yield from check(record)
 
 
+_DESCRIPTION = {"name": "name", "parameters": "number of parameters", "dimension": "dimension"}
+"""What records of the same weights must say alike, with its words."""
+
+
 def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple[Path, str]]:
     """The records that describe a model otherwise than most records of the same weights, with the reason.
 
@@ -81,11 +85,7 @@ def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple
         if record.model.weights:
             by_weights[record.model.weights].append((path, record))
     for group in by_weights.values():
-        for field, label in (
-            ("name", "name"),
-            ("parameters", "number of parameters"),
-            ("dimension", "dimension"),
-        ):
+        for field, label in _DESCRIPTION.items():
             values = Counter(getattr(record.model, field) for _, record in group)
             (usual, most), *others = values.most_common()
             even = any(count == most for _, count in others)
@@ -145,12 +145,9 @@ def _check_names(record: Record) -> Iterator[str]:
         yield "its model or its task has no name"
     names = [model.name, model.source, model.revision or "", task.name, task.type, task.metric]
     if lineage:
-        own = [lineage.own_data, *(parent.own_data for parent in lineage.parents)]
+        own = ", ".join([lineage.own_data, *(parent.own_data for parent in lineage.parents)])
         names += [lineage.recipe, lineage.variant, *lineage.all_selected_on]
-        names += [
-            *(parent.name for parent in lineage.parents),
-            *(n for text in own for n in text.split(", ")),
-        ]
+        names += [*(parent.name for parent in lineage.parents), *own.split(", ")]
         names += [lineage.sweep.setting] if lineage.sweep else []
     for name in names:
         if len(name.encode()) > NAME_BYTES:

@@ -260,10 +260,6 @@ class WatchOptions:
     until: int | None = None
 
 
-def _execute(prepared: PreparedRun) -> Report:
-    return evaluation.execute(prepared)
-
-
 @dataclass(frozen=True, kw_only=True)
 class WatchListeners:
     """The callbacks of a watch.
@@ -275,7 +271,7 @@ class WatchListeners:
     scan: Callable[[Scan], None] = lambda _scan: None
     checkpoint: Callable[[EvaluatedCheckpoint, Watch], None] = lambda _evaluated, _watch: None
     error: Callable[[HarnessError], None] = lambda _error: None
-    carry_out: Callable[[PreparedRun], Report] = _execute
+    carry_out: Callable[[PreparedRun], Report] = evaluation.execute
 
 
 def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Watch:
@@ -396,16 +392,14 @@ class _Following:
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
         done = _evaluate(one, self._source, self._options, self._watch, self._listeners.carry_out)
-        done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
+        artifact, earlier = done.entry.artifact, self._watch.checkpoints
+        alike = (one.step for one in earlier if one.artifact == artifact and one.step < done.entry.step)
+        same_as = next(alike, None) if artifact else None
+        done = replace(done, entry=done.entry.model_copy(update={"same_as": same_as}))
         watch, look = self._watch.with_entry(done.entry), done.entry.look
         looks = max(watch.looks, 0 if look is None else look.number)
         self._keep(watch.model_copy(update={"change_points": change_points(watch), "looks": looks}))
         self._listeners.checkpoint(done, self._watch)
-
-    def _twin(self, entry: WatchEntry) -> int | None:
-        """The first earlier step with the same content."""
-        alike = (one.step for one in self._watch.checkpoints if one.artifact == entry.artifact)
-        return next((step for step in alike if entry.artifact and step < entry.step), None)
 
     def _keep(self, watch: Watch) -> None:
         if watch != self._watch:

@@ -16,8 +16,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from harness.core import files, provenance
 from harness.core.encoding import USUAL_QUERIES, Encoding, Ranking
 from harness.core.errors import StoreError
@@ -95,6 +93,11 @@ class Speed:
     load_seconds: float = 0.0
     import_seconds: float = 0.0
 
+    @staticmethod
+    def of_json(content: Mapping[str, Any]) -> Speed:
+        """The speed of plain values."""
+        return Speed(**{**content, "device": tuple(content["device"])})
+
     @property
     def operations(self) -> float:
         """Operations a second: two for each parameter and token."""
@@ -145,8 +148,9 @@ def note_record(cache: Path, record: Record) -> None:
 def read_speeds(cache: Path) -> tuple[Speed, ...]:
     """The speeds in a cache, one of each model, device and dtype; none where they cannot be read."""
     try:
-        return TypeAdapter(tuple[Speed, ...]).validate_json((cache / _SPEEDS).read_bytes())
-    except (OSError, ValueError):  # absent, or of another version
+        content = json.loads((cache / _SPEEDS).read_bytes())
+        return tuple(map(Speed.of_json, content))
+    except (OSError, ValueError, TypeError, LookupError):  # absent, or of another version
         return ()
 
 

@@ -99,7 +99,7 @@ def known(*scores: PastScore, cached: tuple[str, ...] = (NEW, OLD), **more: Any)
     return PastWork(scores=scores, cached=frozenset(cached), device=HERE, **more)
 
 
-def rate(work: PastWork, parameters: int, model: str = NEW) -> Any:
+def rate_of(work: PastWork, parameters: int, model: str = NEW) -> Any:
     found = work.rate(model, parameters, "float32")
     assert found is not None
     return found
@@ -166,9 +166,9 @@ def test_time_is_by_the_device_the_model_and_its_parameters() -> None:
     far = past(sized("Far"), 100, 10**9, model=NEW, device=gpu)
     both = known(own, other, far)
     for model, rate in ((NEW, 2_000), (OLD, 9_000)):
-        found = rate(both, 10**6, model)
+        found = rate_of(both, 10**6, model)
         assert (found.tokens, found.factor, found.source) == (rate, 1.5, "1 record on this machine")
-    scaled = rate(known(other), 3 * 10**6)
+    scaled = rate_of(known(other), 3 * 10**6)
     assert (scaled.tokens, scaled.source) == (3_000, "the rate of other models on this machine")
     cost = both.cost_of(planned(sized()))
     assert (cost.tokens, cost.flops) == (9_000, 2.0 * 10**6 * 9_000)
@@ -185,19 +185,19 @@ def test_the_nearest_size_tells_most_of_another_model() -> None:
         )
 
     measured = PastWork(device=HERE, speeds=(speed(OLD, 10**5, 5_000), speed("c" * 64, 10**8, 1_000)))
-    found = rate(measured, 2 * 10**8)
+    found = rate_of(measured, 2 * 10**8)
     assert found.tokens == 500
 
 
 def test_speeds_that_differ_widen_the_range_up_to_three() -> None:
     equal = [past(sized(name), 100, 2_000, model=NEW) for name in "ABC"]
-    found = rate(known(*equal), 1)
+    found = rate_of(known(*equal), 1)
     assert (found.factor, found.source) == (1.25, "3 records on this machine")
     wide = [
         past(sized(name), 100, count, model=NEW)
         for name, count in zip("ABC", (1500, 9_000, 400), strict=True)
     ]
-    found = rate(known(*wide), 1)
+    found = rate_of(known(*wide), 1)
     assert found.factor == pytest.approx(LIKELY)
 
 
@@ -208,7 +208,7 @@ def test_without_any_speed_a_default_says_what_it_is() -> None:
     assert cost.seconds == pytest.approx(2.4e11 / 1e11 + 2.0)
     assert (cost.low, cost.high) == (pytest.approx(4.4 / 3), pytest.approx(4.4 * 3))
     assert known().cost_of(planned(sized(), parameters=0)).seconds is None
-    gpu = rate(PastWork(device=("cuda", "")), 10**6)
+    gpu = rate_of(PastWork(device=("cuda", "")), 10**6)
     assert (gpu.tokens, gpu.source.split(":")[0]) == (3e13 / 2e6, "a default for a GPU")
 
 
