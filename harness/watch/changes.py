@@ -31,8 +31,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, MeanDifference
-from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.significance import around, p_loss
 from harness.core.errors import shortened
@@ -115,22 +115,22 @@ def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: Prepared
 
 def _side(entry: WatchEntry, prepared: PreparedRun) -> CheckSide:
     """The records of a checkpoint, as a side of a check."""
-    (suite,), recipe = prepared.suites, prepared.recipe
-    convention = None if recipe is None else suite.conventions.get(recipe.convention)
-    scored: dict[str, tuple[ScoredRecord, ...]] = {}
+    (suite,) = prepared.suites
+    keys: dict[str, dict[str, tuple[str, ...]]] = {}
     for task in suite.tasks:
-        labelled = task.output == "label"
-        record = ScoredRecord.read(
-            prepared.store,
-            artifact_slug(entry.model, (labelled and entry.backbone) or entry.artifact),
-            task.name,
-            entry.records.get(task.name, ""),
-            parts=convention.parts[task.name] if labelled and convention else (),
-            cache=prepared.cache,
+        artifact = (task.output == "label" and entry.backbone) or entry.artifact
+        keys.setdefault(artifact, {})[task.name] = (entry.records.get(task.name, ""),)
+    runs = [
+        BaselineModel(
+            model=entry.model,
+            source=entry.model,
+            artifact=artifact,
+            folder=artifact_slug(entry.model, artifact),
+            keys=own,
         )
-        scored[task.name] = () if record is None else (record,)
-    missing = {name: int(not found) for name, found in scored.items()}
-    return CheckSide(runs=(), home=prepared.store.root, scored=scored, missing=missing)
+        for artifact, own in keys.items()
+    ]
+    return CheckSide.read(runs, prepared, prepared.store.root)
 
 
 def changes(
