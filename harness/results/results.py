@@ -387,8 +387,7 @@ def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     """The views of a suite of records of the same weights, oldest first."""
     names = {task.name for task in suite.tasks}
     found = []
-    conditions = [condition_of(r) for r in mine if r.task.name in names]
-    for treatment in (one for at, one in enumerate(conditions) if one not in conditions[:at]):
+    for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
         whole = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
         found.append((treatment, {**_covering(treatment, mine, suite, whole), **whole}))
     found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
@@ -458,6 +457,14 @@ def record_text(record: Record) -> str:
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
     documents = _documents_text(record.identity.get("documents", ""))
     return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *documents, *prompts, *seed])
+
+
+def _distinct(treatments: Iterable[Condition]) -> list[Condition]:
+    found: list[Condition] = []
+    for one in treatments:
+        if one not in found:
+            found.append(one)
+    return found
 
 
 def _written(record: Record) -> str:
