@@ -31,7 +31,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from sklearn.metrics import v_measure_score
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import baseline_power, conclude, decide
@@ -41,7 +40,7 @@ from harness.checks.record_units import REFIT, ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import TRAINED, Stratum, Units
 from harness.core.types import Column, Data, Suite, Task
-from harness.results.metrics import Floats, without_each
+from harness.results.metrics import Floats, v_measure, without_each
 
 Rng = np.random.Generator
 
@@ -352,7 +351,7 @@ def _clustering(
     """The units of a clustering, as a record's rows give them."""
     scores, influences = [], np.zeros(len(texts))
     for own, clusters_ in zip(drawn, labels, strict=True):
-        scores.append(v_measure_score(groups[own], clusters_))
+        scores.append(v_measure(groups[own], clusters_))
         influences[np.unique(own)] += without_each(groups[own], clusters_, own)
     of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(drawn)
     stratum = Stratum(

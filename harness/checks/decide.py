@@ -200,11 +200,10 @@ def _task_levels(
 
 def _discoveries(tested: Mapping[str, Difference], alpha: float, *, gain: bool) -> set[str]:
     """The tasks that are lower, or higher, at a false discovery rate (Benjamini and Hochberg, 1995)."""
-    from scipy.stats import false_discovery_control
-
     p = {name: p_gain(one) if gain else p_loss(one) for name, one in tested.items() if not one.same}
-    adjusted = false_discovery_control([*p.values()]) if p else ()
-    return {name for name, value in zip(p, adjusted, strict=True) if value <= alpha}
+    order = sorted(p, key=lambda name: p[name])
+    last = max((at for at, name in enumerate(order, 1) if p[name] <= alpha * at / len(order)), default=0)
+    return set(order[:last])
 
 
 def _untested(sides: Comparison, task: Task, limit: Sensitivity, policy: Policy) -> TaskOutcome:

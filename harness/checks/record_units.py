@@ -19,7 +19,7 @@ from harness.checks.units import NOTHING, Stratum, Texts, Units
 from harness.core import files
 from harness.core.errors import StoreError
 from harness.core.identity import digest
-from harness.results.metrics import METRICS, Floats, without_each
+from harness.results.metrics import METRICS, Floats, v_measure, without_each
 from harness.results.scores import raw_metrics
 from harness.storage.record import Record
 from harness.storage.store import Store
@@ -120,8 +120,6 @@ def _clusterings(rows: _ExampleRows) -> tuple[str, Stratum]:
     Draws of one corpus are no sample of corpora: texts are. A text's influence is what the V-measure loses
     without it while the others stay in their clusters (a jackknife). A draw is identified by its texts.
     """
-    from sklearn.metrics import v_measure_score
-
     gold, predicted = (
         np.unique(values.astype(str), return_inverse=True)[1] for values in (rows.gold, rows.prediction)
     )
@@ -129,7 +127,7 @@ def _clusterings(rows: _ExampleRows) -> tuple[str, Stratum]:
     found, names, influences, seen = [], [], np.zeros(len(texts)), 0
     for number in sorted(set(rows.replicate.tolist())):
         at = np.flatnonzero(rows.replicate == number)
-        found.append(v_measure_score(gold[at], predicted[at]))
+        found.append(v_measure(gold[at], predicted[at]))
         names.append(_digest(rows.ids[at].tolist()))
         own = np.unique(of_row[at])
         influences[own] += without_each(gold[at], predicted[at], of_row[at])

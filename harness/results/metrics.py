@@ -222,14 +222,28 @@ MEASURES: Mapping[str, Metric] = {
 """The metrics of single units that a check compares, by name."""
 
 
+def v_measure(gold: Places, predicted: Places) -> float:
+    """Harmonic mean of homogeneity and completeness of a clustering, as scikit-learn's.
+
+    A check computes it without scikit-learn, whose import takes a second.
+
+    >>> v_measure(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    1.0
+    """
+    classes, clusters = (np.unique(one, return_inverse=True)[1] for one in (gold, predicted))
+    joint = np.bincount(classes * (clusters.max() + 1) + clusters)
+    of_gold, of_predicted = _entropy(np.bincount(classes)), _entropy(np.bincount(clusters))
+    shared = of_gold + of_predicted - _entropy(joint)
+    total = of_gold + of_predicted
+    return float(np.clip(2 * shared / total, 0, 1)) if total > 0 else 1.0
+
+
 def without_each(gold: Places, predicted: Places, texts: Places) -> Floats:
     """What the V-measure loses without each text, all its places at once, by the order of the texts.
 
     >>> without_each(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0]), np.array([3, 5, 7, 9])).round(3).tolist()
     [0.07, 0.07, 0.344, -0.656]
     """
-    from sklearn.metrics import v_measure_score
-
     classes, clusters = (np.unique(one, return_inverse=True)[1] for one in (gold, predicted))
     cells = classes * (int(clusters.max()) + 1) + clusters
     _, first, copies = np.unique(texts, return_index=True, return_counts=True)
@@ -244,11 +258,16 @@ def without_each(gold: Places, predicted: Places, texts: Places) -> Floats:
 
     total = entropies(classes) + entropies(clusters)
     shared = np.clip(2 * (total - entropies(cells)) / np.where(total > 0, total, 1), 0, 1)
-    return np.asarray(v_measure_score(gold, predicted) - np.where(total > 0, shared, 1.0))
+    return np.asarray(v_measure(gold, predicted) - np.where(total > 0, shared, 1.0))
 
 
 def _n_log_n(counts: NDArray[np.int_]) -> Floats:
     return np.asarray(counts * np.log(np.maximum(counts, 1)))
+
+
+def _entropy(counts: Places) -> float:
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
 
 
 def _f1_of_classes(gold: Floats, predicted: Floats, weights: Floats) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.results.metrics import MEASURES, METRICS, Floats
+from harness.results.metrics import MEASURES, METRICS, Floats, v_measure
 
 
 @pytest.mark.parametrize("name", ["f1", "mcc", "pearson", "spearman"])
@@ -129,6 +129,17 @@ def test_ties_are_found_together() -> None:
     for order in ([0, 1, 2, 3], [3, 1, 2, 0], [2, 0, 3, 1]):
         found = MEASURES["average_precision"](gold[order], predicted[order], np.ones((1, 4)))
         assert found.tolist() == [0.5]
+
+
+labels = st.lists(st.integers(0, 4), min_size=1, max_size=30)
+
+
+@given(labels, labels)
+def test_v_measure_is_that_of_scikit_learn(one: list[int], other: list[int]) -> None:
+    count = min(len(one), len(other))
+    gold, predicted = np.array(one[:count]), np.array(other[:count])
+    theirs = sklearn.metrics.v_measure_score(gold, predicted)
+    assert v_measure(gold, predicted) == pytest.approx(theirs, abs=1e-9)
 
 
 @given(st.data())
