@@ -211,7 +211,7 @@ def export_baseline(results: Path, name: str, path: Path) -> _BaselineFile:
     baseline, sums = BASELINES.read(results, name), dict[str, str]()
     errors = known_errors(results, baseline.artifacts, baseline.keys, ())
     own = json.dumps(replace(baseline, errors=errors).to_json(), indent=1) + "\n"
-    parts = {_place(results, part): part for part in _record_files(Store(results), baseline)}
+    parts = {part.relative_to(results).as_posix(): part for part in _record_files(Store(results), baseline)}
     files.writable(path.absolute().parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -235,10 +235,6 @@ def _entry(place: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(place, date_time=_EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry
-
-
-def _place(results: Path, part: Path) -> str:
-    return part.relative_to(results).as_posix()
 
 
 def _record_files(store: Store, baseline: Baseline) -> Iterator[Path]:

@@ -383,7 +383,8 @@ def set_baseline(
     _require_repeats(every)
     for one in every:
         if not CheckSide.read(one.runs, one.opened, results).complete:
-            lost |= _run_missing(one, carry_out)
+            failed = [carry_out(request) for request in one.requests]
+            lost |= {task: reason for reasons in failed for task, reason in reasons.items()}
         runs += one.runs
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
@@ -420,11 +421,6 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
             )
         known |= {run.artifact for run in one.runs}
         require_alike(one.identities, first.identities, (), first.runs[0].source)
-
-
-def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
-    """Run the missing scores of a model; gives the reasons of failures by task."""
-    return {task: reason for request in one.requests for task, reason in carry_out(request).items()}
 
 
 def _policy_warnings(policy: Policy, tasks: Sequence[str]) -> list[str]:

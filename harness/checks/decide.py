@@ -357,7 +357,8 @@ def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy:
     lost = [*_regressions(tasks), *_fallen(means, tasks)]
     if lost:
         return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
-    gone = [*_missing(tasks), *_untested_means(means)]
+    gone = [*_missing(tasks)]
+    gone += [f"No task of {mean.suite} could be tested." for mean in means if mean.delta is None]
     undecided = [*_not_testable(tasks, policy), *_undecided(means)]
     if gone or undecided:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
@@ -394,10 +395,6 @@ def _fallen(means: Sequence[MeanOutcome], tasks: Sequence[TaskOutcome]) -> list[
 def _missing(tasks: Sequence[TaskOutcome]) -> list[str]:
     gone = [one.task for one in tasks if one.verdict == "missing"]
     return [f"{len(gone)} of {len(tasks)} tasks lack a score: {shortened(gone)}."] if gone else []
-
-
-def _untested_means(means: Sequence[MeanOutcome]) -> list[str]:
-    return [f"No task of {one.suite} could be tested." for one in means if one.delta is None]
 
 
 def _not_testable(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:

@@ -18,11 +18,13 @@ import numpy as np
 
 from harness.checks.units import TRAINED, Stratum, Units
 from harness.core.types import Suite
-from harness.results import bootstrap
 from harness.results.metrics import MEASURES, Floats, prepare_spearman
 
 FLAT = 1e-24
 """A variance below this is rounding."""
+
+LARGE = 1e7
+"""The degrees of freedom from which on the normal distribution is a good replacement."""
 
 SYMMETRIC = 1e-3
 """A skewness below this is none."""
@@ -70,7 +72,7 @@ class Part:
         if self.variance <= FLAT:
             return 0.0
         skewness = self.third / self.variance**1.5
-        errors = student = float(stdtrit(min(self.freedom, bootstrap.LARGE), share))
+        errors = student = float(stdtrit(min(self.freedom, LARGE), share))
         if abs(skewness) >= SYMMETRIC:
             count = 1 / skewness**2
             found = float(gammaincinv(count + 0.5, share if skewness > 0 else 1 - share))
@@ -92,7 +94,7 @@ class Part:
         """
         total = sum(part.variance for part in parts)
         below = sum(part.variance**2 / part.freedom for part in parts)
-        freedom = total**2 / below if below > 0 else bootstrap.LARGE
+        freedom = total**2 / below if below > 0 else LARGE
         return Part(variance=total, freedom=freedom, third=sum(part.third for part in parts))
 
     @staticmethod
@@ -165,7 +167,7 @@ class Uncertainty:
             return 0.0 if reach < 0 else 1.0
         if len(self.parts) == 1 and not self.parts[0].third:
             errors = reach / math.sqrt(self.variance)
-            return float(stdtr(min(self.parts[0].freedom, bootstrap.LARGE), errors))
+            return float(stdtr(min(self.parts[0].freedom, LARGE), errors))
         low, high = -FARTHEST, FARTHEST
         while high - low > EXACT:
             middle = (low + high) / 2

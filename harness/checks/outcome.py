@@ -29,9 +29,6 @@ VERDICTS: tuple[Verdict, ...] = (
 )
 """The verdicts in the order of reports."""
 
-PASSED: tuple[Verdict, ...] = ("improved", "passed", "same")
-"""The verdicts that need no reader."""
-
 MarginSource = Literal["policy", "runs", "checks", "stated"]
 """The source of a margin: a number of the policy, the baseline's repeated runs, earlier checks against the
 same records, or the share of answers that the policy says an equal model changes."""

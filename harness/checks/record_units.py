@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,9 @@ def _clusterings(rows: _ExampleRows) -> tuple[str, Stratum]:
     Draws of one corpus are no sample of corpora: texts are. A text's influence is what the V-measure loses
     without it while the others stay in their clusters (a jackknife). A draw is identified by its texts.
     """
-    gold, predicted = (one.astype(np.intp) for one in _separate_codes(rows))
+    gold, predicted = (
+        np.unique(values.astype(str), return_inverse=True)[1] for values in (rows.gold, rows.prediction)
+    )
     texts, of_row = np.unique(rows.ids.astype(str), return_inverse=True)
     found, names, influences, seen = [], [], np.zeros(len(texts)), 0
     for number in sorted(set(rows.replicate.tolist())):
@@ -135,11 +137,6 @@ def _clusterings(rows: _ExampleRows) -> tuple[str, Stratum]:
         return "draws", stratum
     of_texts = (influences - influences.mean()) * np.sqrt(REFIT) / len(found)
     return "texts", replace(stratum, texts=texts, influences=of_texts[None])
-
-
-def _separate_codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
-    found = [np.unique(v.astype(str), return_inverse=True)[1] for v in (rows.gold, rows.prediction)]
-    return found[0].astype(np.float64), found[1].astype(np.float64)
 
 
 def _probes(rows: _ExampleRows, measure: str) -> list[Stratum]:
@@ -192,15 +189,7 @@ class _ExampleRows:
 
     def at(self, places: NDArray[np.intp]) -> _ExampleRows:
         """The rows at some positions."""
-        return _ExampleRows(
-            split=self.split[places],
-            subset=self.subset[places],
-            ids=self.ids[places],
-            replicate=self.replicate[places],
-            prediction=self.prediction[places],
-            gold=self.gold[places],
-            metric=self.metric[places],
-        )
+        return _ExampleRows(**{column.name: getattr(self, column.name)[places] for column in fields(self)})
 
     @property
     def digest(self) -> str:
@@ -225,17 +214,17 @@ def _read_examples(path: Path) -> _ExampleRows:
 
     with parquet.ParquetFile(path) as file:
         table = file.read()
-    texts = {name: np.array(table[name].to_pylist(), dtype=object) for name in ("split", "subset")}
-    values = {name: table[name].to_numpy() for name in ("prediction", "gold")}
-    metric = table["metric"].to_pylist()
+    split, subset, ids = (
+        np.array(table[name].to_pylist(), dtype=object) for name in ("split", "subset", "example_id")
+    )
     return _ExampleRows(
-        split=texts["split"],
-        subset=texts["subset"],
-        ids=np.array(table["example_id"].to_pylist(), dtype=object),
+        split=split,
+        subset=subset,
+        ids=ids,
         replicate=table["replicate"].to_numpy().astype(np.int64),
-        prediction=values["prediction"],
-        gold=values["gold"],
-        metric=np.array([np.nan if one is None else one for one in metric], dtype=np.float64),
+        prediction=table["prediction"].to_numpy(),
+        gold=table["gold"].to_numpy(),
+        metric=np.array(table["metric"].to_pylist(), dtype=np.float64),
     )
 
 
@@ -336,37 +325,25 @@ def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRe
         score=record.main_score,
     )
     if examples is None:
-        gone = (
-            "its per-example file is gone or damaged"
-            if record.examples
-            else "no per-example results were kept"
-        )
-        return replace(found, problem=gone)
+        gone, never = "its per-example file is gone or damaged", "no per-example results were kept"
+        return replace(found, problem=gone if record.examples else never)
     try:
         return replace(found, units=_units_of(record, examples, parts))
     except _NotTestableError as error:
         return replace(found, problem=str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's among them
-        return replace(
-            found, problem=f"its per-example file cannot be read ({type(error).__name__}: {error})"
-        )
+        reason = f"{type(error).__name__}: {error}"
+        return replace(found, problem=f"its per-example file cannot be read ({reason})")
+
+
+_ARRAYS = ("gold", "predicted", "texts", "influences")
+"""The fields of a stratum that are arrays of their own in the cached form."""
 
 
 def _packed(found: ScoredRecord) -> bytes:
-    about: dict[str, Any] = {
-        name: getattr(found, name)
-        for name in ("key", "task", "model", "identity", "provenance", "score", "problem")
-    }
-    arrays: dict[str, Any] = {}
-    if found.units is not None:
-        names = ("measures", "share", "examples", "split", "subset")
-        strata = [{name: getattr(one, name) for name in names} for one in found.units.strata]
-        whole = {name: getattr(found.units, name) for name in ("metric", "unit", "outputs")}
-        about["units"] = {**whole, "strata": strata}
-        for at, one in enumerate(found.units.strata):
-            parts = {"gold": one.gold, "predicted": one.predicted, "texts": one.texts}
-            parts["influences"] = one.influences
-            arrays |= {f"{name}{at}": part for name, part in parts.items()}
+    about = asdict(found)
+    strata = about["units"]["strata"] if found.units else ()
+    arrays: dict[str, Any] = {f"{n}{at}": one.pop(n) for at, one in enumerate(strata) for n in _ARRAYS}
     sink = io.BytesIO()
     np.savez(sink, about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8), **arrays)
     return sink.getvalue()
@@ -375,24 +352,16 @@ def _packed(found: ScoredRecord) -> bytes:
 def _unpacked(content: bytes) -> ScoredRecord:
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
-        whole = about.pop("units", None)
-        if whole is None:
-            return ScoredRecord(**about)
-        strata = tuple(
-            Stratum(
-                measures=tuple(one["measures"]),
-                share=one["share"],
-                examples=one["examples"],
-                split=one["split"],
-                subset=one["subset"],
-                gold=arrays[f"gold{at}"],
-                predicted=arrays[f"predicted{at}"],
-                texts=arrays[f"texts{at}"],
-                influences=arrays[f"influences{at}"],
-            )
-            for at, one in enumerate(whole.pop("strata"))
-        )
-        return ScoredRecord(**about, units=Units(**whole, strata=strata))
+        if plain := about.pop("units", None):
+            strata = [
+                Stratum(
+                    **{**one, "measures": tuple(one["measures"])},
+                    **{name: arrays[f"{name}{at}"] for name in _ARRAYS},
+                )
+                for at, one in enumerate(plain["strata"])
+            ]
+            about["units"] = Units(**{**plain, "strata": tuple(strata)})
+        return ScoredRecord(**about)
 
 
 NEAR = 2e-5

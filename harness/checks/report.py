@@ -20,9 +20,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, TaskOutcome, Verdict
 from harness.core.terminal import print_table
@@ -306,8 +308,6 @@ def print_check(check: Check, console: Console, *, every: bool, results: Path | 
 
 def _say(console: Console, text: str, style: str = "", *, label: str = "") -> None:
     """Print a text folded between words, beside a label; a command stays one line, to be copied."""
-    from rich.text import Text
-
     head, rest = f"{label:{LABEL}}" if label else "", " " * (LABEL if label else 2)
     fold = textwrap.TextWrapper(console.width, head, rest, break_on_hyphens=False, break_long_words=False)
     for line in [head + text] if text.startswith("harness ") else fold.wrap(text):
@@ -316,9 +316,6 @@ def _say(console: Console, text: str, style: str = "", *, label: str = "") -> No
 
 def _print_table(check: Check, tasks: Sequence[TaskOutcome], console: Console) -> None:
     """Print the means and some tasks, with the sentence that explains their numbers."""
-    from rich.table import Table
-    from rich.text import Text
-
     whole = {mean.suite for mean in check.means if mean.wanted == 1}
     alone = {suite: one for one in check.tasks for suite in whole.intersection(one.suites)}
     rows: list[TaskOutcome | MeanOutcome] = [
@@ -372,8 +369,6 @@ def junit(check: Check) -> str:
     inconclusive, not testable or allowed to regress are skipped; the overall testcase fails if the exit code
     is not 0.
     """
-    from xml.etree.ElementTree import Element, indent, tostring
-
     suites: dict[str, list[Element]] = {name: [] for name in check.suites if name != OVERALL}
     suites[OVERALL] = []
     lines: tuple[TaskOutcome | MeanOutcome, ...] = (*check.tasks, *check.means)
@@ -416,8 +411,6 @@ def _testcase(
     suite: str, name: str, element: str, verdict: str, message: str, details: Sequence[str]
 ) -> Element:
     """A testcase that holds its result, or nothing if it passed."""
-    from xml.etree.ElementTree import Element, SubElement
-
     case = Element("testcase", name=name, classname=f"harness.check.{suite}", time="0.000")
     if element:
         kind = {} if element == "skipped" else {"type": verdict}
@@ -426,8 +419,6 @@ def _testcase(
 
 
 def _testsuite(check: Check, number: int, name: str, cases: Sequence[Element]) -> Element:
-    from xml.etree.ElementTree import Element, SubElement
-
     moment = datetime.fromisoformat(check.when)
     moment = moment.astimezone(UTC) if moment.tzinfo else moment
     kinds = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))

@@ -14,9 +14,10 @@ from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
 from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
+from harness.jobs.recipe import TaskRecipe
 from harness.plan import catalog
 from harness.plan.plan import PlannedScore, plan_scores
-from harness.plan.request import Request, ResolvedRequest
+from harness.plan.request import PreparedRun, Request, ResolvedRequest
 from harness.results.differences import Identity
 from harness.results.scores import Mean, shown_only
 from harness.storage.store import Store
@@ -125,12 +126,12 @@ class CheckSide:
         return found
 
     @staticmethod
-    def read(runs: Sequence[BaselineModel], found: ResolvedRequest, results: Path) -> CheckSide:
+    def read(runs: Sequence[BaselineModel], found: ResolvedRequest | PreparedRun, results: Path) -> CheckSide:
         """The records of one side.
 
         Args:
             runs: Its models with the keys of their records.
-            found: The resolved request, with suites and recipe.
+            found: The request, with suites and recipe.
             results: The results folder of the records.
 
         Raises:
@@ -139,7 +140,10 @@ class CheckSide:
         store = Store(results)
         scored: dict[str, tuple[ScoredRecord, ...]] = {}
         missing: dict[str, int] = {}
-        for task, parts in _parts(found).items():
+        by_task: dict[str, Parts] = {}
+        for suite in found.suites:
+            by_task |= _score_parts(suite, found.recipe)
+        for task, parts in by_task.items():
             wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
             there = [
                 ScoredRecord.read(store, run.folder, task, key, parts=parts, cache=found.cache)
@@ -271,16 +275,13 @@ def _scores(found: ResolvedRequest) -> list[PlannedScore]:
     return list(scores.values())
 
 
-def _parts(found: ResolvedRequest) -> dict[str, Parts]:
+def _score_parts(suite: Suite, recipe: TaskRecipe | None) -> dict[str, Parts]:
     """The (split, metric) pairs of each task's number, where a paper's convention names them."""
-    view = found.recipe.convention if found.recipe is not None else ""
-    parts: dict[str, Parts] = {}
-    for suite in found.suites:
-        convention = suite.conventions.get(view)
-        for task in suite.tasks:
-            known = task.output == "label" and convention is not None
-            parts[task.name] = convention.parts[task.name] if known and convention else ()
-    return parts
+    convention = suite.conventions.get(recipe.convention) if recipe is not None else None
+    return {
+        task.name: convention.parts[task.name] if convention and task.output == "label" else ()
+        for task in suite.tasks
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

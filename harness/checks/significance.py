@@ -10,13 +10,6 @@ def around(one: Compared, alpha: float) -> tuple[float, float]:
     return one.delta + one.total.reach(alpha), one.delta + one.total.reach(1 - alpha)
 
 
-def _p_below(one: Compared, bound: float) -> float:
-    """The p-value of "the true difference is not below a bound", by the upper end of `around`."""
-    if one.total.variance <= FLAT:
-        return float(one.delta >= bound)
-    return 1 - one.total.share_below(bound - one.delta)
-
-
 def p_above(one: Compared, bound: float) -> float:
     """The p-value of "the true difference is not above a bound", by the lower end of `around`."""
     if one.total.variance <= FLAT:
@@ -25,8 +18,10 @@ def p_above(one: Compared, bound: float) -> float:
 
 
 def p_loss(one: Compared) -> float:
-    """The p-value of "not lower than the baseline"."""
-    return _p_below(one, 0.0)
+    """The p-value of "not lower than the baseline", by the upper end of `around`."""
+    if one.total.variance <= FLAT:
+        return float(one.delta >= 0.0)
+    return 1 - one.total.share_below(-one.delta)
 
 
 def p_gain(one: Compared) -> float:

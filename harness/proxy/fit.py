@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -79,7 +79,12 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
             _task(table, at, float(weight), minutes)
             for at, weight in zip(chosen.tasks, line.coefficients, strict=True)
         ),
-        error=_error(table, chosen, predicted),
+        error=ProxyErrors(
+            **asdict(measure_errors(table.target, predicted)),
+            level=LEVEL,
+            plain_rmse=float(np.sqrt(chosen.error)),
+            deviation=float(table.target.std()),
+        ),
         cost=_cost(table, times, chosen, meant, wish, minutes),
         fitted=ProxyFit(
             models=len(table.models),
@@ -153,20 +158,6 @@ def _task(table: ScoreTable, at: int, weight: float, minutes: Floats) -> ProxyTa
         low=float(scores.min()),
         high=float(scores.max()),
         minutes=_finite(minutes[at]),
-    )
-
-
-def _error(table: ScoreTable, chosen: _Choice, predicted: Floats) -> ProxyErrors:
-    found = measure_errors(table.target, predicted)
-    return ProxyErrors(
-        rmse=found.rmse,
-        mae=found.mae,
-        half_width=found.half_width,
-        level=LEVEL,
-        kendall=found.kendall,
-        spearman=found.spearman,
-        plain_rmse=float(np.sqrt(chosen.error)),
-        deviation=float(table.target.std()),
     )
 
 

@@ -71,7 +71,8 @@ def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
     ['a', 'a', 'b', 'd/none']
     """
     known = {*models, *parents}
-    return [_family(_root(model, parents), known) for model in models]
+    roots = [_root(model, parents) for model in models]
+    return [root.partition("/")[0] if root in known else root for root in roots]
 
 
 def _root(model: str, parents: Mapping[str, str]) -> str:
@@ -82,10 +83,6 @@ def _root(model: str, parents: Mapping[str, str]) -> str:
             return min(seen[seen.index(parent) :])
         seen.append(parent)
     return seen[-1]
-
-
-def _family(root: str, known: set[str]) -> str:
-    return root.partition("/")[0] if root in known else root
 
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -190,10 +190,10 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
         ("vectors", _shard_faults, sorted(cache.glob("vectors/*/*/*.safetensors"))),
         ("datasets", _data_faults, sorted(path for path in cache.glob("datasets/*") if path.is_dir())),
-        ("source", _source_faults, sorted(cache.glob("source/*.json"))),
-        ("finetuned", _state_faults, sorted(cache.glob(f"finetuned/*/{STATE}"))),
+        ("source", _reading_faults("source", _read_digested), sorted(cache.glob("source/*.json"))),
+        ("finetuned", _reading_faults("finetuned", _runs), sorted(cache.glob(f"finetuned/*/{STATE}"))),
         ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
-        ("units", _unit_faults, sorted(cache.glob("units/*.npz"))),
+        ("units", _reading_faults("units", files.without_sha256), sorted(cache.glob("units/*.npz"))),
         (
             "plaid",
             _index_faults,
@@ -329,16 +329,22 @@ def _data_faults(folder: Path) -> Iterator[Fault]:
         yield Fault(area="datasets", file=folder, reason=f"{name}: {problem.reason}")
 
 
-def _source_faults(path: Path) -> Iterator[Fault]:
-    try:
-        without_digest(path.read_bytes())
-    except ValueError as error:
-        yield Fault(area="source", file=path, reason=_reason(error))
+def _reading_faults(area: str, read: Callable[[Path], object]) -> Callable[[Path], Iterator[Fault]]:
+    """What finds the fault of a file that cannot be read, or is not what its digest says."""
+
+    def faults(path: Path) -> Iterator[Fault]:
+        try:
+            read(path)
+        except (ValueError, LookupError) as error:
+            truncated = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | LookupError)
+            reason = "it is truncated, or no JSON" if truncated else str(error)
+            yield Fault(area=area, file=path, reason=reason)
+
+    return faults
 
 
-def _reason(error: Exception) -> str:
-    truncated = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | LookupError)
-    return "it is truncated, or no JSON" if truncated else str(error)
+def _read_digested(path: Path) -> dict[str, Any]:
+    return without_digest(path.read_bytes())
 
 
 STATE = "best.json"
@@ -346,15 +352,8 @@ STATE = "best.json"
 
 
 def _runs(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    runs: Mapping[str, Mapping[str, Any]] = without_digest(path.read_bytes())["runs"]
+    runs: Mapping[str, Mapping[str, Any]] = _read_digested(path)["runs"]
     return runs
-
-
-def _state_faults(path: Path) -> Iterator[Fault]:
-    try:
-        _runs(path)
-    except (ValueError, LookupError) as error:
-        yield Fault(area="finetuned", file=path, reason=_reason(error))
 
 
 def _weight_faults(path: Path) -> Iterator[Fault]:
@@ -365,10 +364,3 @@ def _weight_faults(path: Path) -> Iterator[Fault]:
         return
     if not files.has_sha256(path, sha256):
         yield Fault(area="finetuned", file=path, reason=f"its SHA-256 is not that in {STATE}")
-
-
-def _unit_faults(path: Path) -> Iterator[Fault]:
-    try:
-        files.without_sha256(path)
-    except ValueError as error:
-        yield Fault(area="units", file=path, reason=str(error))

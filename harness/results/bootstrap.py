@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.results.metrics import METRICS, Floats
 
@@ -85,13 +84,9 @@ class Interval:
         return Interval(point=point, low=float(low), high=float(high))
 
     @staticmethod
-    def of_average(
-        points: Mapping[str, float], drawn: Mapping[str, Floats], *, level: float = LEVEL
-    ) -> Interval:
+    def of_average(points: Mapping[str, float], drawn: Mapping[str, Floats]) -> Interval:
         """The interval of the mean over tasks, whose examples are independent of each other."""
-        return Interval.of(
-            float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0), level=level
-        )
+        return Interval.of(float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0))
 
     @staticmethod
     def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
@@ -118,9 +113,3 @@ def _resampled(
         weights = rng.multinomial(examples, np.full(examples, 1 / examples), size=rows).astype(float)
         found = [[METRICS[name](one.gold, p, weights) for p in one.predicted] for name in metrics]
         yield np.asarray(np.mean(found, axis=0).T)
-
-
-Weights = NDArray[np.float32]
-
-LARGE = 1e7
-"""The degrees of freedom from which on the normal distribution is a good replacement."""

@@ -71,6 +71,10 @@ def find_contradictions(record: Record, content: bytes) -> Iterator[str]:
         yield from check(record)
 
 
+_DESCRIPTION = {"name": "name", "parameters": "number of parameters", "dimension": "dimension"}
+"""What records of the same weights must say alike, with its words."""
+
+
 def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple[Path, str]]:
     """The records that describe a model otherwise than most records of the same weights, with the reason.
 
@@ -81,11 +85,7 @@ def find_disagreements(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple
         if record.model.weights:
             by_weights[record.model.weights].append((path, record))
     for group in by_weights.values():
-        for field, label in (
-            ("name", "name"),
-            ("parameters", "number of parameters"),
-            ("dimension", "dimension"),
-        ):
+        for field, label in _DESCRIPTION.items():
             values = Counter(getattr(record.model, field) for _, record in group)
             (usual, most), *others = values.most_common()
             even = any(count == most for _, count in others)
@@ -145,12 +145,9 @@ def _check_names(record: Record) -> Iterator[str]:
         yield "its model or its task has no name"
     names = [model.name, model.source, model.revision or "", task.name, task.type, task.metric]
     if lineage:
-        own = [lineage.own_data, *(parent.own_data for parent in lineage.parents)]
+        own = ", ".join([lineage.own_data, *(parent.own_data for parent in lineage.parents)])
         names += [lineage.recipe, lineage.variant, *lineage.all_selected_on]
-        names += [
-            *(parent.name for parent in lineage.parents),
-            *(n for text in own for n in text.split(", ")),
-        ]
+        names += [*(parent.name for parent in lineage.parents), *own.split(", ")]
         names += [lineage.sweep.setting] if lineage.sweep else []
     for name in names:
         if len(name.encode()) > NAME_BYTES:
@@ -216,7 +213,7 @@ def _check_provenance(record: Record) -> Iterator[str]:
     if not all(is_number(span) and span >= SLACK for span in spans):
         yield "its provenance's `seconds` are no numbers by name"
     for name in values.keys() & set(_COUNTS):
-        if not _is_amount(values[name]):
+        if not (is_number(values[name]) and values[name] >= 0):
             yield f"its provenance's `{name}` is no number, or below 0"
     for name in values.keys() & _KINDS.keys():
         kind, label = _KINDS[name]
@@ -236,10 +233,6 @@ def _check_dates(record: Record) -> Iterator[str]:
         yield f"it was made on {max(dates):%Y-%m-%d}, which is in the future"
     if dates != sorted(dates):
         yield "it was written before it was started"
-
-
-def _is_amount(value: Any) -> bool:
-    return is_number(value) and value >= 0
 
 
 def _is_close(one: float, other: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,16 +15,8 @@ OWN = frozenset({"artifact", "runs", "start_weights"})
 
 MEASURED = frozenset(
     {
-        *(
-            "started",
-            "written",
-            "seconds",
-            "tokens_per_second",
-            "texts_encoded",
-            "characters_encoded",
-            "tokens_encoded",
-        ),
-        "peak_memory_bytes",
+        *("started", "written", "seconds", "tokens_per_second", "peak_memory_bytes"),
+        *("texts_encoded", "characters_encoded", "tokens_encoded"),
     }
 )
 """Fields of the provenance that are measurements rather than conditions."""
@@ -65,7 +58,7 @@ class Comparable:
             own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
         left_out = OWN if measurements else OWN | MEASURED
         ran = {name: value for name, value in provenance.items() if name not in left_out}
-        return _flatten({"identity": own, "provenance": ran})
+        return flatten({"identity": own, "provenance": ran})
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -183,31 +176,30 @@ def provenance_differences(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[
     Args:
         pairs: By task, the provenance of the candidate's score and of the baseline's.
     """
-    found: dict[FieldDifference, int] = {}
+    found = Counter[FieldDifference]()
     for mine, theirs in pairs.values():
-        first, second = _flatten(mine), _flatten(theirs)
+        first, second = flatten(mine), flatten(theirs)
         for field in dict.fromkeys((*first, *second)):
             one, other = first.get(field), second.get(field)
             if one != other and (field == "device.name" or not field.startswith("device.")):
-                key = (field.removeprefix("packages."), one, other)
-                found[key] = found.get(key, 0) + 1
+                found[field.removeprefix("packages."), one, other] += 1
     return [
         f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
         for (field, mine, theirs), count in found.items()
     ]
 
 
-def _flatten(value: Any, name: str = "") -> dict[str, Any]:
+def flatten(value: Any, name: str = "") -> dict[str, Any]:
     """A nested mapping as dotted fields.
 
-    >>> _flatten({"a": {"b": 1}, "c": [2]})
+    >>> flatten({"a": {"b": 1}, "c": [2]})
     {'a.b': 1, 'c': [2]}
     """
     if not isinstance(value, Mapping):
         return {name: value}
     flat: dict[str, Any] = {}
     for key, inner in value.items():
-        flat.update(_flatten(inner, f"{name}.{key}" if name else str(key)))
+        flat.update(flatten(inner, f"{name}.{key}" if name else str(key)))
     return flat
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,12 +50,12 @@ class RecipeCondition:
     """
 
     recipe: str
-    protocol: str
-    kind: str
+    protocol: str = ""
+    kind: str = ""
     view: str
     final_seeds: tuple[int, ...]
     fresh_seeds: tuple[int, ...]
-    start: Mapping[str, Any] | None
+    start: Mapping[str, Any] | None = None
     scoring: str
 
     @property
@@ -217,17 +217,10 @@ def condition_of(record: Record) -> Condition:
 
 
 def _recipe_condition(record: Record) -> RecipeCondition:
-    identity = record.identity
-    return RecipeCondition(
-        recipe=identity["recipe"],
-        protocol=identity.get("protocol", ""),
-        kind=identity.get("kind", ""),
-        view=identity["view"],
-        final_seeds=tuple(identity["final_seeds"]),
-        fresh_seeds=tuple(identity["fresh_seeds"]),
-        start=identity.get("start"),
-        scoring=identity["scoring"],
-    )
+    names = {field.name for field in fields(RecipeCondition)}
+    own = {name: value for name, value in record.identity.items() if name in names}
+    seeds = {name: tuple(own[name]) for name in ("final_seeds", "fresh_seeds")}
+    return RecipeCondition(**{**own, **seeds})
 
 
 _DOCUMENTS: dict[str, str] = {"text": "without titles", DOCUMENT_TEXT: "with titles"}

@@ -213,7 +213,9 @@ class Aggregates:
         """
         parts = suite.parts
         columns = {
-            column.name: scores.get(column.name) if column.name in parts else _column(column, scores)
+            column.name: scores.get(column.name)
+            if column.name in parts
+            else Mean.of(column.name, [scores.get(task.name) for task in column.tasks]).whole
             for column in suite.columns
         }
         apart = shown_only(suite)
@@ -230,10 +232,6 @@ class Aggregates:
             over_types=Mean.of("types", complete),
             shown_only=apart,
         )
-
-
-def _column(column: Column, scores: Mapping[str, float]) -> float | None:
-    return Mean.of(column.name, [scores.get(task.name) for task in column.tasks]).whole
 
 
 def part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
@@ -324,8 +322,7 @@ class TaskResult:
     @property
     def seeds(self) -> Mapping[str, Any]:
         """The seeds that count, with their kind and their scores."""
-        found: Mapping[str, Any] = self.training("seeds", {})
-        return found
+        return dict(self.training("seeds", {}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,7 +405,8 @@ def _task_result(
     found = raw_metrics(record)
     number = record.main_score if convention is None else convention.number(task.name, found)
     parts = tuple(found) if convention is None else convention.parts[task.name]
-    best = max(_numbers(record, parts), default=None)
+    runs = [_mean_of_parts(cell["metrics"], parts) for cell in record.training.get("cells", ())]
+    best = max((run for run in runs if run is not None), default=None)
     row = TaskResult(task=task.name, record=record, number=number, raw=found, best_run=best)
     evaluation = row.training("evaluation", {}) if row.best_counts else {}
     row = replace(
@@ -421,11 +419,6 @@ def _task_result(
     if number is None or path is None:
         return row, None
     return _with_interval(row, number, _predictions(path), parts)
-
-
-def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
-    found = [_mean_of_parts(cell["metrics"], parts) for cell in record.training.get("cells", ())]
-    return [number for number in found if number is not None]
 
 
 def _mean_of_parts(metrics: Sequence[Sequence[Any]] | None, parts: Sequence[tuple[str, str]]) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,16 +172,13 @@ def _model_identity(one: ConfiguredModel) -> dict[str, Any]:
     """The identity of a model with its encoding or ranking."""
     encoding = one.encoding
     artifact = with_weights(one.artifact)
-    return {
-        "artifact": artifact.key,
-        **({"weights": artifact.weights} if artifact.trained else {}),
-        "encoding": encoding_identity(encoding),
-        **({"prompts": _prompts(encoding)} if isinstance(encoding, Encoding) else {}),
-    }
-
-
-def _prompts(encoding: Encoding) -> dict[str, str]:
-    return {side: encoding.prompt(_TEXTS, side) for side in SIDES}
+    identity: dict[str, Any] = {"artifact": artifact.key}
+    if artifact.trained:
+        identity["weights"] = artifact.weights
+    identity["encoding"] = encoding_identity(encoding)
+    if isinstance(encoding, Encoding):
+        identity["prompts"] = {side: encoding.prompt(_TEXTS, side) for side in SIDES}
+    return identity
 
 
 @dataclass(kw_only=True)
@@ -253,56 +250,34 @@ def make_scored_data(
 # The documents of each query
 
 
-class _Ranker(Protocol):
-    def rank(
-        self, queries: Sequence[str], documents: Sequence[str], *, k: int
-    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]: ...
+_Ranked = Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]
+"""The places of the best documents of each query, and their scores."""
 
 
-class _VectorRanker:
-    """The order of documents by a vector for each text."""
-
-    def __init__(self, context: JobContext, artifact: Artifact, encoding: Encoding) -> None:
-        self._context = context
-        self._of = (artifact, encoding)
-
-    def rank(
-        self, queries: Sequence[str], documents: Sequence[str], *, k: int
-    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        from harness.search.search import top_k
-
-        asked, there = _spaces(self._context, *self._of, queries, documents)
-        self._context.emit(Event(kind="stage", text="searching"))
-        scores, places = top_k(
-            asked.get(queries),
-            lambda start, end: there.get(documents[start:end]),
-            len(documents),
-            k=k,
-            similarity=self._of[1].similarity,
-        )
-        return list(zip(places, scores, strict=True))
-
-
-class _WordRanker:
-    """BM25's order of the documents that share a word with the query."""
-
-    def __init__(self, context: JobContext, ranking: Ranking) -> None:
-        self._ranker = BM25Ranker(ranking, lambda *step: tell_ranked(context, *step))
-
-    def rank(
-        self, queries: Sequence[str], documents: Sequence[str], *, k: int
-    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        found = self._ranker.rank(queries, documents, k=k, language=ENGLISH)
+def _rank(
+    one: ConfiguredModel, context: JobContext, queries: Sequence[str], documents: Sequence[str], *, k: int
+) -> _Ranked:
+    """The best documents of each query by a model; by BM25 those alone that share a word with the query."""
+    encoding = one.encoding
+    if isinstance(encoding, Ranking):
+        ranker = BM25Ranker(encoding, lambda *step: tell_ranked(context, *step))
+        found = ranker.rank(queries, documents, k=k, language=ENGLISH)
         return [(places[scores > 0], scores[scores > 0]) for places, scores in found]
-
-
-def _ranker(one: ConfiguredModel, context: JobContext) -> _Ranker:
-    if isinstance(one.encoding, Ranking):
-        return _WordRanker(context, one.encoding)
     artifact = _loaded(one, context)
     if one.interacts_late:
-        return MaxSimRanker(context, artifact, one.encoding, _TEXTS)
-    return _VectorRanker(context, artifact, one.encoding)
+        return MaxSimRanker(context, artifact, encoding, _TEXTS).rank(queries, documents, k=k)
+    from harness.search.search import top_k
+
+    asked, there = _spaces(context, artifact, encoding, queries, documents)
+    context.emit(Event(kind="stage", text="searching"))
+    scores, places = top_k(
+        asked.get(queries),
+        lambda start, end: there.get(documents[start:end]),
+        len(documents),
+        k=k,
+        similarity=encoding.similarity,
+    )
+    return list(zip(places, scores, strict=True))
 
 
 def _loaded(one: ConfiguredModel, context: JobContext) -> Artifact:
@@ -322,7 +297,7 @@ def _chosen(plan: ScoringPlan, context: JobContext, counts: _Counts) -> dict[str
     own = {text: at for at, text in enumerate(documents)}
     texts = [collection.queries[name] for name in plan.queries]
     most = max(len(collection.positives[name]) for name in plan.queries)
-    ranked = _ranker(plan.candidates, context).rank(texts, documents, k=wanted + most + 1)
+    ranked = _rank(plan.candidates, context, texts, documents, k=wanted + most + 1)
     chosen = {}
     for name, text, (found, _) in zip(plan.queries, texts, ranked, strict=True):
         positives = [places[one] for one in collection.positives[name]]
@@ -384,30 +359,19 @@ class _Vectors:
 
         By MaxSim a document of which no token has a vector has -inf.
         """
-        late = self.encoding.late_interaction is not None
-        return self._maxsims(queries, documents, rows) if late else self._compared(queries, documents, rows)
+        from harness.search.search import compare, maxsim
 
-    def _compared(
-        self, queries: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[int]]
-    ) -> Iterator[Sequence[float]]:
-        from harness.search.search import compare
-
-        vectors = self.documents.get(documents)
-        for query, row in zip(self.queries.get(queries), rows, strict=True):
-            yield compare(query, vectors[list(row)], self.encoding.similarity)
-
-    def _maxsims(
-        self, queries: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[int]]
-    ) -> Iterator[Sequence[float]]:
-        from harness.search.search import maxsim
-
+        if self.encoding.late_interaction is None:
+            vectors = self.documents.get(documents)
+            for query, row in zip(self.queries.get(queries), rows, strict=True):
+                yield compare(query, vectors[list(row)], self.encoding.similarity)
+            return
         ours, theirs = self.queries.get_tokens(queries), self.documents.get_tokens(documents)
         for number, row in enumerate(rows):
             block = theirs.take(list(row))
             longest = int(block.lengths.max()) if self.encoding.similarity == "maxsim-pylate" else None
             found = maxsim(ours.take([number]), block, device=self.device, longest=longest)
-            scores: list[float] = found[0].tolist()
-            yield scores
+            yield found[0].tolist()
 
 
 def _teacher_vectors(

@@ -25,14 +25,14 @@ never taken for less than FLOOR, as scores come in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.checks.baselines import BaselineModel
 from harness.checks.difference import Difference, MeanDifference
-from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.significance import around, p_loss
 from harness.core.errors import shortened
@@ -115,41 +115,27 @@ def mean_difference(entry: WatchEntry, reference: WatchEntry, prepared: Prepared
 
 def _side(entry: WatchEntry, prepared: PreparedRun) -> CheckSide:
     """The records of a checkpoint, as a side of a check."""
-    (suite,), recipe = prepared.suites, prepared.recipe
-    convention = None if recipe is None else suite.conventions.get(recipe.convention)
-    scored: dict[str, tuple[ScoredRecord, ...]] = {}
+    (suite,) = prepared.suites
+    keys: dict[str, dict[str, tuple[str, ...]]] = {}
     for task in suite.tasks:
-        labelled = task.output == "label"
-        record = ScoredRecord.read(
-            prepared.store,
-            artifact_slug(entry.model, (labelled and entry.backbone) or entry.artifact),
-            task.name,
-            entry.records.get(task.name, ""),
-            parts=convention.parts[task.name] if labelled and convention else (),
-            cache=prepared.cache,
+        artifact = (task.output == "label" and entry.backbone) or entry.artifact
+        keys.setdefault(artifact, {})[task.name] = (entry.records.get(task.name, ""),)
+    runs = [
+        BaselineModel(
+            model=entry.model,
+            source=entry.model,
+            artifact=artifact,
+            folder=artifact_slug(entry.model, artifact),
+            keys=own,
         )
-        scored[task.name] = () if record is None else (record,)
-    missing = {name: int(not found) for name, found in scored.items()}
-    return CheckSide(runs=(), home=prepared.store.root, scored=scored, missing=missing)
+        for artifact, own in keys.items()
+    ]
+    return CheckSide.read(runs, prepared, prepared.store.root)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Change:
-    """A drop of the level from step `step` on, last seen at step `last`.
-
-    `kind` is "drop" for a checkpoint on arrival, "shift" for the level with hindsight. `size` is the distance
-    below the expected score, above 0. `p` is the probability by chance: of a checkpoint for a drop, of a
-    curve for a shift.
-    """
-
-    step: int
-    last: int
-    kind: Literal["drop", "shift"]
-    size: float
-    p: float
-
-
-def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0) -> tuple[_Change, ...]:
+def changes(
+    steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0
+) -> tuple[ChangePoint, ...]:
     """The drops in the level of a curve, by step.
 
     Args:
@@ -162,9 +148,9 @@ def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int
     kept = np.array([i for i in range(len(x)) if i not in aside], int)
     shifts = _shifts(x[kept], y[kept], np.random.default_rng(seed)) if len(kept) else []
     found = [
-        _Change(step=steps[a], last=steps[b], kind="drop", size=size, p=p) for a, b, size, p in drops
+        ChangePoint(step=steps[a], last=steps[b], kind="drop", size=size, p=p) for a, b, size, p in drops
     ] + [
-        _Change(step=steps[kept[at]], last=steps[kept[at]], kind="shift", size=size, p=p)
+        ChangePoint(step=steps[kept[at]], last=steps[kept[at]], kind="shift", size=size, p=p)
         for at, size, p in shifts
     ]
     return tuple(sorted(found, key=lambda change: (change.step, change.kind)))
@@ -173,8 +159,7 @@ def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int
 def change_points(watch: Watch) -> tuple[ChangePoint, ...]:
     """The drops in the level of a watch's curve."""
     curve = [(one.step, one.mean) for one in watch.curve if one.mean is not None]
-    found = changes([step for step, _ in curve], [mean for _, mean in curve])
-    return tuple(ChangePoint(**asdict(change)) for change in found)
+    return changes([step for step, _ in curve], [mean for _, mean in curve])
 
 
 def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import zipfile
@@ -324,11 +323,7 @@ def _stamp_of(folder: Path) -> str:
 
 def _last_change(folder: Path) -> float:
     """The time of the last change in a folder, by its file system's clock."""
-    newest = folder.stat().st_ctime
-    for root, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            newest = max(newest, os.stat(os.path.join(root, name)).st_ctime)
-    return newest
+    return max(path.stat().st_ctime for path in (folder, *folder.rglob("*")))
 
 
 def _check_pickle(path: Path) -> None:

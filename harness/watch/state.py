@@ -92,9 +92,13 @@ class ChangePoint(DocumentPart):
 
     step: int
     last: int
+    """The steps from which on it is lower, and where it was last seen."""
     kind: Literal["drop", "shift"]
+    """A drop is of a checkpoint on arrival, a shift of the level with hindsight."""
     size: float
+    """The distance below the expected score, above 0."""
     p: float
+    """The probability by chance: of a checkpoint for a drop, of a curve for a shift."""
 
 
 class Watch(DocumentPart):

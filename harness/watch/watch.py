@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from harness.driver import evaluation
 from harness.driver.report.run import Report
 from harness.plan.plan import ConfiguredModel
 from harness.plan.request import PreparedRun, Request
-from harness.results.differences import Comparable
+from harness.results.differences import Comparable, flatten
 from harness.results.scores import Aggregates
 from harness.watch.changes import change_points, look_at, mean_difference
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
@@ -159,21 +159,23 @@ def _test(watch: Watch, entry: WatchEntry, prepared: PreparedRun) -> dict[str, A
     reference = watch.reference(entry.step)
     if entry.mean is None or reference is None:
         return {}
-
     mean = mean_difference(entry, reference, prepared)
     if isinstance(mean, str):
         return {"untested": mean}
     return {"look": look_at(mean, number=watch.looks + 1, reference=reference.step)}
 
 
+def _new_entry(checkpoint: Checkpoint, **fields: Any) -> WatchEntry:
+    """An entry with where its checkpoint lies, and other fields."""
+    folder = None if checkpoint.folder is None else str(checkpoint.folder)
+    revision = checkpoint.commit or None
+    return WatchEntry(step=checkpoint.step, name=checkpoint.name, folder=folder, revision=revision, **fields)
+
+
 def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> WatchEntry:
     before = one.former.seconds if one.former is not None else 0.0
-    folder = one.checkpoint.folder
-    return WatchEntry(
-        step=one.checkpoint.step,
-        name=one.checkpoint.name,
-        folder=None if folder is None else str(folder),
-        revision=one.checkpoint.commit or None,
+    return _new_entry(
+        one.checkpoint,
         stamp=one.stamp,
         evaluated=datetime.now(UTC).isoformat(timespec="milliseconds"),
         seconds=round(before + time.monotonic() - began, 3),
@@ -258,10 +260,6 @@ class WatchOptions:
     until: int | None = None
 
 
-def _execute(prepared: PreparedRun) -> Report:
-    return evaluation.execute(prepared)
-
-
 @dataclass(frozen=True, kw_only=True)
 class WatchListeners:
     """The callbacks of a watch.
@@ -273,7 +271,7 @@ class WatchListeners:
     scan: Callable[[Scan], None] = lambda _scan: None
     checkpoint: Callable[[EvaluatedCheckpoint, Watch], None] = lambda _evaluated, _watch: None
     error: Callable[[HarnessError], None] = lambda _error: None
-    carry_out: Callable[[PreparedRun], Report] = _execute
+    carry_out: Callable[[PreparedRun], Report] = evaluation.execute
 
 
 def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Watch:
@@ -387,22 +385,21 @@ class _Following:
         last = self._last(found)
         if last is None:
             return False
-        partial = [one.checkpoint.step for one in found.unfinished if one.former and _partial(one.former)]
-        return all(step > last for step in (*partial, *(one.checkpoint.step for one in found.waiting)))
+        left = [one for one in found.unfinished if one.former and one.former.state == "partial"]
+        checkpoints = [*(one.checkpoint for one in left), *(one.checkpoint for one in found.waiting)]
+        return all(checkpoint.step > last for checkpoint in checkpoints)
 
     def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
         done = _evaluate(one, self._source, self._options, self._watch, self._listeners.carry_out)
-        done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
+        artifact, earlier = done.entry.artifact, self._watch.checkpoints
+        alike = (one.step for one in earlier if one.artifact == artifact and one.step < done.entry.step)
+        same_as = next(alike, None) if artifact else None
+        done = replace(done, entry=done.entry.model_copy(update={"same_as": same_as}))
         watch, look = self._watch.with_entry(done.entry), done.entry.look
         looks = max(watch.looks, 0 if look is None else look.number)
         self._keep(watch.model_copy(update={"change_points": change_points(watch), "looks": looks}))
         self._listeners.checkpoint(done, self._watch)
-
-    def _twin(self, entry: WatchEntry) -> int | None:
-        """The first earlier step with the same content."""
-        alike = (one.step for one in self._watch.checkpoints if one.artifact == entry.artifact)
-        return next((step for step in alike if entry.artifact and step < entry.step), None)
 
     def _keep(self, watch: Watch) -> None:
         if watch != self._watch:
@@ -415,10 +412,6 @@ class _Following:
         time.sleep(min([self._options.every, *settling]))
 
 
-def _partial(entry: WatchEntry) -> bool:
-    return entry.state == "partial"
-
-
 def _waited_for(watch: Watch, found: Scan) -> Watch:
     """The watch with an entry for each waiting checkpoint of a scan, and for no other one."""
     waiting = {one.checkpoint.step: one for one in found.waiting}
@@ -427,21 +420,9 @@ def _waited_for(watch: Watch, found: Scan) -> Watch:
     evaluated = {one.step for one in watch.checkpoints if one.state != "waiting"}
     for step, one in waiting.items():
         if step not in evaluated:  # an evaluated entry stays until the step is evaluated again
-            watch = watch.with_entry(_waiting_entry(one))
+            reason = "it has changed a moment ago" if one.settles else one.reason
+            watch = watch.with_entry(_new_entry(one.checkpoint, state="waiting", reason=reason))
     return watch
-
-
-def _waiting_entry(one: _PendingCheckpoint) -> WatchEntry:
-    folder = one.checkpoint.folder
-    reason = "it has changed a moment ago" if one.settles else one.reason
-    return WatchEntry(
-        step=one.checkpoint.step,
-        name=one.checkpoint.name,
-        folder=None if folder is None else str(folder),
-        revision=one.checkpoint.commit or None,
-        state="waiting",
-        reason=reason,
-    )
 
 
 @contextmanager
@@ -471,8 +452,7 @@ def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Re
     if not WATCHES.path(results, name).exists():
         return now
     former = WATCHES.read(results, name)
-    differs = _differences(former, now)
-    if differs:
+    if differs := _differences(former, now):
         raise UsageError(
             f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
             hint="Type the options that it was begun with, or give this one another name with --name.",
@@ -488,12 +468,13 @@ def _echo(request: Request) -> dict[str, Any]:
     """The settings of a request that decide the scores, as plain values."""
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}
+    train_data = request.train_data  # a single name stands as itself, as older watches have it
     found = {
         "settings": {n: v for n, v in asdict(request.settings).items() if n not in LATER or v != LATER[n]},
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),
-        **({"train_data": _alone(request.train_data)} if request.train_data else {}),
+        **({"train_data": train_data[0] if len(train_data) == 1 else train_data} if train_data else {}),
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }
@@ -501,26 +482,12 @@ def _echo(request: Request) -> dict[str, Any]:
     return plain
 
 
-def _alone(names: tuple[str, ...]) -> str | tuple[str, ...]:
-    """A single name as itself, as older watches have it."""
-    return names[0] if len(names) == 1 else names
-
-
 def _differences(former: Watch, now: Watch) -> list[str]:
     """The settings in which two watches differ, in words."""
-    before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
-    after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
+    before = flatten({"source": former.source, "suite": former.suite, **former.request})
+    after = flatten({"source": now.source, "suite": now.suite, **now.request})
     return [
         f"{name} was {before.get(name)!r}, here {after.get(name)!r}"
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]
-
-
-def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request by their full names, e.g. settings.seed."""
-    found: dict[str, Any] = {}
-    for name, value in nested.items():
-        inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-        found |= inner
-    return found

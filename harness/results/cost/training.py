@@ -104,8 +104,7 @@ class _PastTraining:
         mine, theirs = ({**one.settings} for one in (self.lineage, lineage))
         for name in COUNTS:
             mine.pop(name, None), theirs.pop(name, None)
-        parents = [parent.artifact for parent in lineage.parents]
-        return mine == theirs and [parent.artifact for parent in self.lineage.parents] == parents
+        return mine == theirs and _parents_of(self.lineage) == _parents_of(lineage)
 
 
 def expect_training(
@@ -135,7 +134,7 @@ def expect_training(
     same = [one for one in known if one.lineage.recipe == lineage.recipe]
     for some, factor in (
         ([one for one in same if one.is_like(lineage)], 1.5),
-        (_of_parents(same, lineage), LIKELY),
+        ([one for one in same if _parents_of(one.lineage) == _parents_of(lineage)], LIKELY),
     ):
         if some:
             each = sum(one.seconds for one in some) / sum(one.texts for one in some)
@@ -151,10 +150,9 @@ def expect_training(
     return TimeRange.of(seconds, rate.factor), rate.source
 
 
-def _of_parents(trainings: Sequence[_PastTraining], lineage: Lineage) -> list[_PastTraining]:
-    """The trainings that began with the same models."""
-    parents = [parent.artifact for parent in lineage.parents]
-    return [one for one in trainings if [parent.artifact for parent in one.lineage.parents] == parents]
+def _parents_of(lineage: Lineage) -> list[str]:
+    """The models that a training begins with, by their keys."""
+    return [parent.artifact for parent in lineage.parents]
 
 
 def _tokens_per_text(data: Sequence[LocatedTraining], settings: Mapping[str, Any]) -> float:

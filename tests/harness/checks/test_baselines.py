@@ -59,34 +59,11 @@ def test_a_name_that_cannot_be_a_files_is_refused(name: str, tmp_path: Path) -> 
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_one_that_does_not_exist_is_told_with_its_nearest(tmp_path: Path) -> None:
-    write_baseline(tmp_path, ONE, replace=False)
-    with pytest.raises(UsageError, match=r"release-1\.3") as caught:
-        BASELINES.read(tmp_path, "release-1.3")
-    assert "release-1.2" in f"{caught.value.message} {caught.value.hint}"
-    assert BASELINES.names(tmp_path / "nowhere") == []
-
-
-def test_one_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    path = write_baseline(tmp_path, ONE, replace=False)
-    path.write_text(json.dumps({**ONE.to_json(), "schema": SCHEMA + 1, "more": 1}))
-    with pytest.raises(RecordError, match="written by a newer version") as caught:
-        BASELINES.read(tmp_path, ONE.name)
-    assert "Update" in (caught.value.hint or "")
-
-
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        "{}",
-        '{"schema": "1"}',
         '{"schema": 1}',
         '{"schema": 1, "runs": []}',
-        '{"schema": 1, "runs": 3}',
         '{"schema": 1, "runs": [{}]}',
         json.dumps({**ONE.to_json(), "runs": []}),
         json.dumps({**ONE.to_json(), "surprise": 1}),
@@ -99,11 +76,6 @@ def test_a_damaged_file_is_said_to_be_no_baseline(content: str, tmp_path: Path) 
     path.write_text(content)
     with pytest.raises(RecordError, match=r"x\.json"):
         BASELINES.kind.read(path)
-
-
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="cannot be read: No such file"):
-        BASELINES.kind.read(tmp_path / "gone.json")
 
 
 def test_one_of_an_earlier_version_is_read_with_its_options(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import stdev, variance
 
@@ -135,11 +135,16 @@ def test_strata_are_drawn_on_their_own_and_weigh_as_their_shares() -> None:
 # Runs
 
 
+def runs_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool = False) -> Part:
+    part = Part.of_runs(mine, theirs, paired=paired)
+    assert part is not None
+    return part
+
+
 def test_runs_that_are_not_paired_are_those_of_welch() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.52, 0.60, 0.47, 0.49, 0.58]
-    part = Part.of_runs(mine, theirs, paired=False)
+    part = runs_part(mine, theirs)
     test = scipy.stats.ttest_ind(mine, theirs, equal_var=False)
-    assert part is not None
     assert part.freedom == pytest.approx(test.df)
     delta = np.mean(mine) - np.mean(theirs)
     assert delta / np.sqrt(part.variance) == pytest.approx(test.statistic)
@@ -147,9 +152,8 @@ def test_runs_that_are_not_paired_are_those_of_welch() -> None:
 
 def test_paired_runs_are_those_of_the_paired_test() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.50, 0.53, 0.51]
-    part = Part.of_runs(mine, theirs, paired=True)
+    part = runs_part(mine, theirs, paired=True)
     test = scipy.stats.ttest_rel(mine, theirs)
-    assert part is not None
     assert part.freedom == test.df == 2
     assert (np.mean(mine) - np.mean(theirs)) / np.sqrt(part.variance) == pytest.approx(test.statistic)
 
@@ -157,8 +161,7 @@ def test_paired_runs_are_those_of_the_paired_test() -> None:
 def test_a_single_run_is_as_uncertain_as_those_of_the_other_side() -> None:
     theirs = [0.5, 0.6, 0.7]
     for mine, others in (([0.4], theirs), (theirs, [0.4])):
-        part = Part.of_runs(mine, others, paired=False)
-        assert part is not None
+        part = runs_part(mine, others)
         assert part.variance == pytest.approx(0.01 * (1 + 1 / 3))
         assert part.freedom == 2
     assert Part.of_runs([0.4], [0.5], paired=False) is None
@@ -184,12 +187,9 @@ def test_runs_are_a_level_above_the_units() -> None:
     shifts = (0.05, -0.03, 0.01), (0.0, 0.02, -0.04)
     mine, theirs = (means(*(hard + s for s in side)) for side in shifts)
     found = compared(mine, theirs)
-    expected = Part.of_runs(
-        [hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]], paired=False
-    )
+    expected = runs_part([hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]])
     assert found.examples.variance < 1e-8
     assert found.seeds is not None
-    assert expected is not None
     assert found.seeds.variance == pytest.approx(expected.variance)
     assert found.total.variance == pytest.approx(found.examples.variance + expected.variance)
     assert found.noise == pytest.approx(stdev(shifts[1]))
@@ -203,7 +203,7 @@ def test_what_runs_do_on_single_units_counts_once() -> None:
     claimed = np.mean([one.total.variance for one in trials])
     assert true == pytest.approx(2 * 0.3**2 / 5 / 400, rel=0.2)
     assert claimed == pytest.approx(true, rel=0.4)
-    assert np.mean([Part.of_runs(one.mine, one.theirs, paired=False).variance for one in trials]) > 0.8 * true  # type: ignore[union-attr]
+    assert np.mean([runs_part(one.mine, one.theirs).variance for one in trials]) > 0.8 * true
 
 
 # The same units in several places
@@ -331,8 +331,7 @@ def test_far_bounds_of_few_runs_hold_the_truth_as_often_as_they_say() -> None:
     at = rng.integers(trials, size=20)
     for one in at:
         mine, theirs = runs[0, :, one].tolist(), runs[1, :, one].tolist()
-        part = Part.of_runs(mine, theirs, paired=False)
-        assert part is not None
+        part = runs_part(mine, theirs)
         both = Uncertainty(parts=(Part(variance=0.005**2, freedom=1e9), part))
         assert both.reach(1 - level) == pytest.approx(reach[one], rel=1e-4)
     assert float((delta > reach).mean()) < level + 4 * np.sqrt(level / trials)

@@ -12,6 +12,7 @@ import scipy.stats
 
 from fakes import record, task
 from harness.checks.record_units import ScoredRecord
+from harness.checks.units import Units
 from harness.jobs.jobs import record_output
 from harness.storage.record import RECORDS, Record
 from harness.storage.store import Store
@@ -35,9 +36,7 @@ def made(count: int = 30) -> tuple[Record, bytes]:
     }
     score = float(scipy.stats.spearmanr(gold, predicted).statistic)
     one = record(task(), score, packages={"torch": "2"}, device={"name": "cpu"})
-    told = {
-        "scores": {"test": {"default": {"cosine_spearman": score}}},
-    }
+    told = {"scores": {"test": {"default": {"cosine_spearman": score}}}}
     output = record_output(one.model_copy(update=told), columns)
     return RECORDS.parse(output["record"].decode(), where="made"), output["examples"]
 
@@ -47,8 +46,19 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "results")
 
 
-def found(store: Store, key: str, tmp_path: Path) -> ScoredRecord | None:
+def lookup(store: Store, key: str, tmp_path: Path) -> ScoredRecord | None:
     return ScoredRecord.read(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
+
+
+def found(store: Store, key: str, tmp_path: Path) -> ScoredRecord:
+    scored = lookup(store, key, tmp_path)
+    assert scored is not None
+    return scored
+
+
+def units_of(scored: ScoredRecord) -> Units:
+    assert scored.units is not None
+    return scored.units
 
 
 def kept(tmp_path: Path) -> list[Path]:
@@ -62,31 +72,25 @@ def test_it_is_the_same_from_the_record_and_from_what_was_kept(store: Store, tmp
     assert len(kept(tmp_path)) == 1
     second = found(store, one.key, tmp_path)
     for each in (first, second):
-        assert each is not None
-        assert each.units is not None
         assert each.problem == ""
         assert each.score == one.main_score
-        assert each.units.scores() == pytest.approx([one.main_score])
+        assert units_of(each).scores() == pytest.approx([one.main_score])
         assert each.identity == one.identity
         assert each.provenance["packages"] == {"torch": "2"}
-    assert first is not None
-    assert second is not None
-    assert first.units is not None
-    assert second.units is not None
-    assert first.units.same_examples(second.units)
+    assert units_of(first).same_examples(units_of(second))
 
 
 def test_what_is_not_there_is_none(store: Store, tmp_path: Path) -> None:
     one, content = made()
-    assert found(store, one.key, tmp_path) is None
+    assert lookup(store, one.key, tmp_path) is None
     store.put(FOLDER, one.model_copy(update={"status": "failed"}), None)
-    assert found(store, one.key, tmp_path) is None
+    assert lookup(store, one.key, tmp_path) is None
     store.put(FOLDER, one, content)
-    assert found(store, one.key, tmp_path) is not None
+    found(store, one.key, tmp_path)
     store.path(FOLDER, "Fake", one.key).unlink()
-    assert found(store, one.key, tmp_path) is None
+    assert lookup(store, one.key, tmp_path) is None
     store.put(FOLDER, one.model_copy(update={"purpose": "trial"}), content)
-    assert found(store, one.key, tmp_path) is None
+    assert lookup(store, one.key, tmp_path) is None
 
 
 @pytest.mark.parametrize("cut", [0, 10, 200, -20])
@@ -97,9 +101,7 @@ def test_what_was_kept_and_is_damaged_is_made_anew(cut: int, store: Store, tmp_p
     (path,) = kept(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:cut])
-    again = found(store, one.key, tmp_path)
-    assert again is not None
-    assert again.units is not None
+    units_of(found(store, one.key, tmp_path))
     assert path.read_bytes() == whole
 
 
@@ -107,25 +109,20 @@ def test_a_cache_that_cannot_be_written_costs_only_time(store: Store, tmp_path: 
     one, content = made()
     store.put(FOLDER, one, content)
     (tmp_path / "units-cache").write_text("no folder")
-    again = found(store, one.key, tmp_path)
-    assert again is not None
-    assert again.units is not None
+    units_of(found(store, one.key, tmp_path))
 
 
 def test_a_per_example_file_that_changed_is_read_again(store: Store, tmp_path: Path) -> None:
     one, content = made()
     store.put(FOLDER, one, content)
-    assert found(store, one.key, tmp_path) is not None
+    found(store, one.key, tmp_path)
     path = store.path(FOLDER, "Fake", one.key).with_suffix(".examples.parquet")
     path.unlink()
     gone = found(store, one.key, tmp_path)
-    assert gone is not None
     assert (gone.units, gone.problem) == (None, "its per-example file is gone or damaged")
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
-    back = found(store, one.key, tmp_path)
-    assert back is not None
-    assert back.units is not None
+    units_of(found(store, one.key, tmp_path))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1PAR1", b"\0" * 300])
@@ -135,7 +132,6 @@ def test_a_damaged_per_example_file_is_a_problem_and_no_number(
     one, _ = made()
     store.put(FOLDER, one, content)
     damaged = found(store, one.key, tmp_path)
-    assert damaged is not None
     assert damaged.units is None
     assert "its per-example file cannot be read" in damaged.problem
     assert damaged.score == one.main_score
@@ -167,7 +163,6 @@ def test_a_value_that_is_none_is_a_problem_and_no_number(
     parquet.write_table(pa.table(columns), sink)
     store.put(FOLDER, one, sink.getvalue())
     damaged = found(store, one.key, tmp_path)
-    assert damaged is not None
     assert damaged.units is None
     assert damaged.problem
 
@@ -176,7 +171,6 @@ def test_a_record_without_examples_says_so(store: Store, tmp_path: Path) -> None
     one, _ = made()
     store.put(FOLDER, one.model_copy(update={"examples": None}), None)
     none = found(store, one.key, tmp_path)
-    assert none is not None
     assert (none.units, none.problem) == (None, "no per-example results were kept")
 
 

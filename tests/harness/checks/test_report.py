@@ -21,7 +21,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console
 
-from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, Party, TaskOutcome, Verdict
+import check_data
+from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import DEFAULT
 from harness.checks.report import FORMS, advice, junit, markdown, print_check
 from harness.cli import invoke
@@ -41,13 +42,9 @@ def task(name: str, verdict: Verdict, *, points: float = 0.0, **changed: Any) ->
 
 def mean(verdict: Overall, **changed: Any) -> MeanOutcome:
     numbers = {"candidate": 0.74, "baseline": 0.755, "delta": -0.015, "low": -0.022, "high": -0.008}
-    values: dict[str, Any] = numbers | {
-        "p": 0.00001,
-        "margin": 0.0147,
-        "margin_source": "stated",
-        "detectable": 0.0102,
-    }
-    return MeanOutcome(suite="mteb", verdict=verdict, there=3, wanted=5, **(values | changed))
+    margin = {"p": 0.00001, "margin": 0.0147, "margin_source": "stated", "detectable": 0.0102}
+    values: dict[str, Any] = numbers | margin | changed
+    return MeanOutcome(suite="mteb", verdict=verdict, there=3, wanted=5, **values)
 
 
 UNTESTED: dict[str, Any] = {"delta": None, "low": None, "high": None, "p": None}
@@ -65,25 +62,9 @@ COLLAPSED = task("ArguAna", "regressed", points=-12.34, collapsed=True)
 
 def small_check(**changed: Any) -> Check:
     """A check with a task of most kinds of verdict, regressed as a whole."""
-    values: dict[str, Any] = {
-        "candidate": Party(name="nightly-0102", source="runs/nightly-0102", artifacts=("c" * 64,)),
-        "baseline": Party(
-            name="all-MiniLM-L6-v2", source="release", artifacts=("d" * 64,), baseline="release"
-        ),
-        "overall": "regressed",
-        "exit_code": 1,
-        "because": ("SciFact regressed by 3.50 points (p 0.0004).",),
-        "tasks": TASKS,
-        "means": (mean("regressed"),),
-        "warnings": ("torch 2.10.0 made the baseline, 2.11.0 the candidate.",),
-    }
-    about: dict[str, Any] = {
-        "id": "0123456789ab",
-        "when": "2026-01-02T03:04:05+00:00",
-        "suites": ("mteb",),
-        "seconds": 0.12,
-    }
-    return Check(**(about | {"policy": DEFAULT.to_json()} | values | changed))
+    because = ("SciFact regressed by 3.50 points (p 0.0004).",)
+    given = {"policy": DEFAULT.to_json(), "because": because, "tasks": TASKS, "means": (mean("regressed"),)}
+    return check_data.small_check(**(given | changed))
 
 
 def passed(*tasks: TaskOutcome, **changed: Any) -> Check:
@@ -391,7 +372,7 @@ def test_nothing_to_say_is_no_error() -> None:
 def test_printing_imports_nothing_beyond_the_console_and_tables() -> None:
     code = """
 import sys
-sys.path[:0] = ["tests/harness/checks"]
+sys.path[:0] = ["tests/harness/checks", "tests/support"]
 import rich.box, rich.console, rich.table
 from test_report import small_check
 from harness.core.terminal import console

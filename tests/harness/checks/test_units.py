@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,16 @@ def values(lines: Sequence[Line], at: int) -> list[float]:
     return [float(one[at]) for one in lines]
 
 
+def spearman(lines: Sequence[Line]) -> float:
+    return float(scipy.stats.spearmanr(values(lines, 5), values(lines, 4)).statistic)
+
+
+SCORES: dict[str, Callable[..., float]] = {
+    "accuracy": sklearn.metrics.accuracy_score,
+    "f1": partial(sklearn.metrics.f1_score, average="macro"),
+}
+
+
 @pytest.mark.parametrize(
     ("metric", "theirs"),
     [("cosine_spearman", scipy.stats.spearmanr), ("cosine_pearson", scipy.stats.pearsonr)],
@@ -107,7 +118,7 @@ def test_splits_and_subsets_count_alike_whatever_their_size(taken: Write) -> Non
         for seed, (split, subset) in enumerate((s, u) for s in ("dev", "test") for u in ("de", "en", "fr"))
     ]
     groups[0] = groups[0][:9]
-    each = [float(scipy.stats.spearmanr(values(g, 5), values(g, 4)).statistic) for g in groups]
+    each = [spearman(group) for group in groups]
     scores: dict[str, dict[str, dict[str, Any]]] = {"dev": {}, "test": {}}
     for group, score in zip(groups, each, strict=True):
         scores[group[0][0]][group[0][1]] = {"cosine_spearman": score}
@@ -147,12 +158,7 @@ def label_lines(
 @pytest.mark.parametrize("metric", ["accuracy", "f1"])
 def test_the_ten_probes_of_a_text_are_one_unit(taken: Write, metric: str) -> None:
     lines, gold, predicted = label_lines(50, 10, 0, more="z")
-    each = [
-        sklearn.metrics.accuracy_score(gold, one)
-        if metric == "accuracy"
-        else sklearn.metrics.f1_score(gold, one, average="macro")
-        for one in predicted
-    ]
+    each = [SCORES[metric](gold, one) for one in predicted]
     order = np.random.default_rng(1).permutation(len(lines))
     found = taken([lines[at] for at in order], "Classification", metric, float(np.mean(each)))
     assert (found.unit, found.count, found.runs) == ("texts", 50, 1)
@@ -166,14 +172,7 @@ def test_folds_of_a_cross_validation_count_alike(taken: Write, metric: str) -> N
     lines, gold, predicted = label_lines(23, 1, 5)
     folds = [list(range(0, 8)), list(range(8, 16)), list(range(16, 23))]
     told = [(*lines[at][:3], fold, *lines[at][4:]) for fold, places in enumerate(folds) for at in places]
-    each = []
-    for places in folds:
-        pair = gold[places], predicted[0][places]
-        each.append(
-            sklearn.metrics.accuracy_score(*pair)
-            if metric == "accuracy"
-            else sklearn.metrics.f1_score(*pair, average="macro")
-        )
+    each = [SCORES[metric](gold[places], predicted[0][places]) for places in folds]
     found = taken(told, "Classification", metric, float(np.mean(each)))
     assert [one.count for one in found.strata] == [8, 8, 7]
     assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
@@ -242,8 +241,8 @@ def test_texts_of_draws_of_another_seed_are_joined(taken: Write) -> None:
 
 
 def test_the_same_outputs_have_the_same_digest(taken: Write) -> None:
-    lines, score = pair_lines(40, 0), 0.0
-    score = float(scipy.stats.spearmanr(values(lines, 5), values(lines, 4)).statistic)
+    lines = pair_lines(40, 0)
+    score = spearman(lines)
     one, other = (taken(some, "STS", "cosine_spearman", score) for some in (lines, lines[::-1]))
     assert one.outputs == other.outputs != ""
     changed = [(*lines[0][:4], str(float(lines[0][4]) + 1e-9), *lines[0][5:]), *lines[1:]]
@@ -342,7 +341,7 @@ def test_numbers_that_a_recipe_learnt_are_correlated(taken: Write) -> None:
 @pytest.mark.parametrize("change", ["score", "null", "text", "nan", "empty", "split", "columns"])
 def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, change: str) -> None:
     lines = pair_lines(30, 0)
-    score: float | None = float(scipy.stats.spearmanr(values(lines, 5), values(lines, 4)).statistic)
+    score: float | None = spearman(lines)
     match change:
         case "score":
             score = (score or 0) + 1e-4
@@ -410,7 +409,7 @@ def test_a_damaged_file_is_told(taken: Write, content: bytes) -> None:
 
 def test_the_order_of_rows_does_not_matter(taken: Write) -> None:
     lines, gold, predicted = label_lines(30, 3, 0)
-    score = float(np.mean([sklearn.metrics.f1_score(gold, one, average="macro") for one in predicted]))
+    score = float(np.mean([SCORES["f1"](gold, one) for one in predicted]))
     one = taken(lines, "Classification", "f1", score)
     other = taken(lines[::-1], "Classification", "f1", score)
     assert one.same_examples(other)
@@ -429,15 +428,7 @@ def test_other_examples_are_not_alike(taken: Write, change: str) -> None:
             other = other[:-1]
         case "gold":
             other[3] = (*other[3][:5], str(float(other[3][5]) + 1), None)
-    one, two = (
-        taken(
-            some,
-            "STS",
-            "cosine_spearman",
-            float(scipy.stats.spearmanr(values(some, 5), values(some, 4)).statistic),
-        )
-        for some in (lines, other)
-    )
+    one, two = (taken(some, "STS", "cosine_spearman", spearman(some)) for some in (lines, other))
     assert not one.same_examples(two)
     assert one.same_examples(one)
     with pytest.raises(ValueError, match="different units"):
@@ -449,7 +440,7 @@ def test_labels_mean_the_same_in_every_file(taken: Write) -> None:
     lines, gold, predicted = label_lines(40, 1, 0, labels="bcd")
     more = [(*one[:4], "a", one[5], 0.0) if at == 7 else one for at, one in enumerate(lines)]
     changed = np.where(np.arange(40) == 7, "a", predicted[0])
-    scores = [sklearn.metrics.f1_score(gold, one, average="macro") for one in (predicted[0], changed)]
+    scores = [SCORES["f1"](gold, one) for one in (predicted[0], changed)]
     one, two = (
         taken(some, "Classification", "f1", float(score))
         for some, score in zip((lines, more), scores, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -99,6 +99,12 @@ def known(*scores: PastScore, cached: tuple[str, ...] = (NEW, OLD), **more: Any)
     return PastWork(scores=scores, cached=frozenset(cached), device=HERE, **more)
 
 
+def rate_of(work: PastWork, parameters: int, model: str = NEW) -> Any:
+    found = work.rate(model, parameters, "float32")
+    assert found is not None
+    return found
+
+
 def test_embeddings_compute_nothing() -> None:
     """Of BERT-base's 109.5 million parameters 85.6 million compute."""
     assert computing_parameters(109_482_240, 768) == pytest.approx(85.6e6, rel=0.02)
@@ -160,11 +166,9 @@ def test_time_is_by_the_device_the_model_and_its_parameters() -> None:
     far = past(sized("Far"), 100, 10**9, model=NEW, device=gpu)
     both = known(own, other, far)
     for model, rate in ((NEW, 2_000), (OLD, 9_000)):
-        found = both.rate(model, 10**6, "float32")
-        assert found is not None
+        found = rate_of(both, 10**6, model)
         assert (found.tokens, found.factor, found.source) == (rate, 1.5, "1 record on this machine")
-    scaled = known(other).rate(NEW, 3 * 10**6, "float32")
-    assert scaled is not None
+    scaled = rate_of(known(other), 3 * 10**6)
     assert (scaled.tokens, scaled.source) == (3_000, "the rate of other models on this machine")
     cost = both.cost_of(planned(sized()))
     assert (cost.tokens, cost.flops) == (9_000, 2.0 * 10**6 * 9_000)
@@ -181,22 +185,19 @@ def test_the_nearest_size_tells_most_of_another_model() -> None:
         )
 
     measured = PastWork(device=HERE, speeds=(speed(OLD, 10**5, 5_000), speed("c" * 64, 10**8, 1_000)))
-    found = measured.rate(NEW, 2 * 10**8, "float32")
-    assert found is not None
+    found = rate_of(measured, 2 * 10**8)
     assert found.tokens == 500
 
 
 def test_speeds_that_differ_widen_the_range_up_to_three() -> None:
     equal = [past(sized(name), 100, 2_000, model=NEW) for name in "ABC"]
-    found = known(*equal).rate(NEW, 1, "float32")
-    assert found is not None
+    found = rate_of(known(*equal), 1)
     assert (found.factor, found.source) == (1.25, "3 records on this machine")
     wide = [
         past(sized(name), 100, count, model=NEW)
         for name, count in zip("ABC", (1500, 9_000, 400), strict=True)
     ]
-    found = known(*wide).rate(NEW, 1, "float32")
-    assert found is not None
+    found = rate_of(known(*wide), 1)
     assert found.factor == pytest.approx(LIKELY)
 
 
@@ -207,8 +208,7 @@ def test_without_any_speed_a_default_says_what_it_is() -> None:
     assert cost.seconds == pytest.approx(2.4e11 / 1e11 + 2.0)
     assert (cost.low, cost.high) == (pytest.approx(4.4 / 3), pytest.approx(4.4 * 3))
     assert known().cost_of(planned(sized(), parameters=0)).seconds is None
-    gpu = PastWork(device=("cuda", "")).rate(NEW, 10**6, "float32")
-    assert gpu is not None
+    gpu = rate_of(PastWork(device=("cuda", "")), 10**6)
     assert (gpu.tokens, gpu.source.split(":")[0]) == (3e13 / 2e6, "a default for a GPU")
 
 
@@ -263,23 +263,26 @@ def trained(tmp_path: Path, folder: str, **facts: Any) -> Any:
     return document(place, training={"device": {"kind": "cpu", "name": "Some CPU"}, **facts})
 
 
+def expected(*arguments: Any) -> tuple[TimeRange, str]:
+    found = expect_training(*arguments, parameters=10**6)
+    assert found is not None
+    return found
+
+
 def test_a_training_is_by_past_ones_else_by_operations(tmp_path: Path) -> None:
     """100 texts took 10 s, and the rest of that training 5 s: 300 texts take 35 s."""
     times = {"started": "2026-01-01T00:00:00+00:00", "written": "2026-01-01T00:00:15+00:00"}
     past_one = trained(tmp_path, "a", texts=100, seconds=10.0, **times)
     data = [LocatedTraining(data=TrainingData(), name="pairs")]
     longer = lineage(settings={"rate": 5e-5, "batch": 4, "epochs": 3})
-    found = expect_training(longer, 300, data, [past_one], known(), parameters=10**6)
-    assert found is not None
+    found = expected(longer, 300, data, [past_one], known())
     assert (found[0].seconds, found[1]) == (35, "1 training on this machine")
     assert found[0].high / found[0].low == pytest.approx(1.5**2)
-    other = expect_training(lineage(settings={"batch": 8}), 300, data, [past_one], known(), parameters=10**6)
-    assert other is not None
+    other = expected(lineage(settings={"batch": 8}), 300, data, [past_one], known())
     assert other[0].high / other[0].low == pytest.approx(LIKELY**2)
     # Three times the 32 tokens of 300 texts, at half of 9,000 tokens a second, and 10 s.
     fast = known(past(sized(), 1000, 9_000))
-    first = expect_training(lineage(), 300, data, [], fast, parameters=10**6)
-    assert first is not None
+    first = expected(lineage(), 300, data, [], fast)
     assert first[0].seconds == pytest.approx(3 * 300 * 32 / 4_500 + 10)
     assert expect_training(lineage(), None, data, [], fast, parameters=10**6) is None
 
@@ -317,14 +320,19 @@ def test_a_training_takes_six_times_its_weights_and_an_encoder_twice() -> None:
 # The time left
 
 
+def left_of(work: Sequence[Work], now: float) -> TimeRange:
+    left = time_left(work, now)
+    assert left is not None
+    return left
+
+
 def test_before_anything_has_ended_the_plan_says_what_is_left() -> None:
     """Two of 30 s and one of 60 s, one after the other."""
     waiting = [
         Work(key=key, groups=("encode", None), expected=seconds)
         for key, seconds in (("a", 30.0), ("b", 30.0), ("c", 60.0))
     ]
-    left = time_left(waiting, 0.0)
-    assert left is not None
+    left = left_of(waiting, 0.0)
     assert left.seconds == pytest.approx(120)
     assert left.low < 120 < left.high
 
@@ -334,8 +342,7 @@ def test_work_that_was_twice_as_slow_as_expected_makes_the_rest_twice_as_long() 
         Work(key=f"e{n}", groups=("encode", None), begun=20.0 * n, ended=20.0 * (n + 1), expected=10.0)
         for n in range(8)
     ]
-    left = time_left([*ended, Work(key="x", groups=("encode", None), expected=100.0)], 160.0)
-    assert left is not None
+    left = left_of([*ended, Work(key="x", groups=("encode", None), expected=100.0)], 160.0)
     assert left.seconds == pytest.approx(200)
 
 
@@ -378,8 +385,7 @@ def test_the_interval_covers_about_four_of_five_ends(law: str, jobs: int, worker
                 )
                 for number, (group, (begun, end)) in enumerate(zip(groups, times, strict=True))
             ]
-            left = time_left(work, now)
-            assert left is not None
+            left = left_of(work, now)
             covered.append(left.low <= whole - now <= left.high)
             ratios.append(left.seconds / (whole - now))
     assert 0.65 <= sum(covered) / len(covered) <= 0.95
@@ -389,8 +395,7 @@ def test_the_interval_covers_about_four_of_five_ends(law: str, jobs: int, worker
 def test_a_chain_lasts_as_long_as_its_parts_however_many_workers_there_are() -> None:
     ended = [Work(key=f"e{n}", groups=(None,), begun=0.0, ended=100.0) for n in range(8)]
     chain = [Work(key=str(n), groups=(None,), inputs=(str(n - 1),)) for n in range(5)]
-    left = time_left([*ended, *chain], 100.0)
-    assert left is not None
+    left = left_of([*ended, *chain], 100.0)
     assert left.seconds == pytest.approx(500)
     assert left.low < 500 < left.high
 
@@ -398,8 +403,7 @@ def test_a_chain_lasts_as_long_as_its_parts_however_many_workers_there_are() -> 
 def test_a_wide_job_takes_several_workers_and_steps_say_what_is_left() -> None:
     ended = [Work(key=f"e{n}", groups=("run", None), begun=0.0, ended=100.0) for n in range(4)]
     training = Work(key="t", groups=("train", None), width=4, begun=100.0, whole=300.0)
-    left = time_left([*ended, training], 200.0)
-    assert left is not None
+    left = left_of([*ended, training], 200.0)
     assert left.seconds == pytest.approx(200)
 
 

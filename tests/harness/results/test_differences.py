@@ -30,7 +30,11 @@ def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provena
     )
 
 
-BASE = scored(task(), encoding(prompts=(("query", "find: "),)))
+def finding(**how: Any) -> Encoding:
+    return encoding(prompts=(("query", "find: "),), **how)
+
+
+BASE = scored(task(), finding())
 
 
 def alike(pairs: Mapping[str, tuple[Identity, Identity]], allowed: Sequence[str], baseline: str) -> list[str]:
@@ -48,7 +52,7 @@ def refused(other: ScoredRecord, *allowed: str) -> str:
 
 
 def test_another_model_is_no_difference() -> None:
-    other = scored(task(), encoding(prompts=(("query", "find: "),)), key="b")
+    other = scored(task(), finding(), key="b")
     assert Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity)) == []
     assert alike({"Fake": (other.identity, BASE.identity)}, (), "last") == []
 
@@ -58,39 +62,14 @@ def test_another_model_is_no_difference() -> None:
     [
         (scored(task(), encoding(prompts=(("query", "seek: "),))), "prompt", "seek: ", "find: "),
         (scored(task(), encoding(prompts=())), "prompt", "", "find: "),
-        (scored(task(), encoding(prompts=(("query", "find: "),), max_length=64)), "max_length", "64", "128"),
-        (
-            scored(task(), encoding(prompts=(("query", "find: "),), dtype="bfloat16")),
-            "dtype",
-            "bfloat16",
-            "float32",
-        ),
-        (scored(task(), encoding(prompts=(("query", "find: "),), pooling="cls")), "pooling", "cls", "mean"),
-        (
-            scored(task(), encoding(prompts=(("query", "find: "),), normalize=False)),
-            "normalize",
-            "False",
-            "True",
-        ),
-        (scored(task(), encoding(prompts=(("query", "find: "),)), seed=43), "seed", "43", "42"),
-        (
-            scored(task(scoring="fake 2"), encoding(prompts=(("query", "find: "),))),
-            "scoring",
-            "fake 2",
-            "fake 1",
-        ),
-        (
-            scored(replace(task(), data=Data(content="d" * 8)), encoding(prompts=(("query", "find: "),))),
-            "data",
-            "dddddddd",
-            "cccccccc",
-        ),
-        (
-            scored(replace(task(), splits=("dev",)), encoding(prompts=(("query", "find: "),))),
-            "split",
-            "dev",
-            "test",
-        ),
+        (scored(task(), finding(max_length=64)), "max_length", "64", "128"),
+        (scored(task(), finding(dtype="bfloat16")), "dtype", "bfloat16", "float32"),
+        (scored(task(), finding(pooling="cls")), "pooling", "cls", "mean"),
+        (scored(task(), finding(normalize=False)), "normalize", "False", "True"),
+        (scored(task(), finding(), seed=43), "seed", "43", "42"),
+        (scored(task(scoring="fake 2"), finding()), "scoring", "fake 2", "fake 1"),
+        (scored(replace(task(), data=Data(content="d" * 8)), finding()), "data", "dddddddd", "cccccccc"),
+        (scored(replace(task(), splits=("dev",)), finding()), "split", "dev", "test"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -105,14 +84,14 @@ def test_a_difference_is_refused_with_the_field_and_both_values(
 
 
 def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
-    other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
+    other = scored(task(), finding(max_length=64))
     ((field, *_),) = Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity))
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
         (told,) = alike({"Fake": (other.identity, BASE.identity)}, (allowed,), "last")
         assert "which is allowed" in told
         assert "64" in told
     assert "max_length" in refused(other, "encoding.dtype", "max_lengt")
-    both = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64, dtype="bfloat16"))
+    both = scored(task(), finding(max_length=64, dtype="bfloat16"))
     assert "max_length" not in refused(both, field)
 
 
@@ -128,7 +107,7 @@ def test_prompts_of_the_models_own_may_differ_and_are_told_in_one_line() -> None
 
 
 def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
-    other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
+    other = scored(task(), finding(max_length=64))
     pairs = {f"T{at}": (other.identity, BASE.identity) for at in range(12)}
     with pytest.raises(UsageError) as caught:
         alike(pairs, (), "last")
@@ -137,20 +116,19 @@ def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
 
 
 def test_no_more_lines_are_shown_than_can_be_read() -> None:
-    others = [
-        scored(task(scoring=f"fake {at + 5}"), encoding(prompts=(("query", "find: "),))) for at in range(20)
-    ]
+    others = [scored(task(scoring=f"fake {at + 5}"), finding()) for at in range(20)]
     pairs = {f"T{at}": (other.identity, BASE.identity) for at, other in enumerate(others)}
     with pytest.raises(UsageError, match=f"and {20 - SHOWN} more"):
         alike(pairs, (), "last")
 
 
 def test_libraries_and_devices_only_warn() -> None:
-    one = replace(
-        BASE, provenance={"packages": {"torch": "2.11", "numpy": "2"}, "device": {"name": "A", "memory": 1}}
-    )
-    two = replace(
-        BASE, provenance={"packages": {"torch": "2.10", "numpy": "2"}, "device": {"name": "B", "memory": 2}}
+    one, two = (
+        replace(
+            BASE,
+            provenance={"packages": {"torch": torch, "numpy": "2"}, "device": {"name": name, "memory": at}},
+        )
+        for at, (torch, name) in enumerate((("2.11", "A"), ("2.10", "B")))
     )
     pairs = {"T1": (one, two), "T2": (one, two), "T3": (two, two)}
     identities = {name: (a.identity, b.identity) for name, (a, b) in pairs.items()}

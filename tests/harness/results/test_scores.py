@@ -313,7 +313,6 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
     for name, splits, right in (("One", ("dev",), 0.8), ("Two", ("m", "mm"), 0.7)):
         made[name] = tmp_path / f"{name}.parquet"
         output = record_output(fake_record(fake_task(name), right), drawn(splits, right))
-        output = record_output(fake_record(fake_task(name), right), drawn(splits, right))
         made[name].write_bytes(output["examples"])
     return made
 

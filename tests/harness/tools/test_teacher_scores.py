@@ -181,10 +181,8 @@ def test_the_datasets_library_and_pylate_read_the_folder(
     from pylate.utils import KDProcessing
 
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "prepared")
-    assert (
-        said(*("--teacher", dense, "--train-data", judged, "--documents", 4, "--output", tmp_path / "o"))[0]
-        == 0
-    )
+    asked = ("--teacher", dense, "--train-data", judged, "--documents", 4, "--output", tmp_path / "o")
+    assert said(*asked)[0] == 0
     opened = {
         name: datasets.load_dataset(str(tmp_path / "o"), name) for name in ("train", "queries", "documents")
     }
@@ -256,16 +254,8 @@ def test_a_run_that_fails_leaves_no_folder_and_goes_on_with_its_vectors(
     from harness.encoder import sanity
     from harness.encoder.engine import Encoder
 
-    asked = (
-        "--teacher",
-        dense,
-        "--train-data",
-        judged,
-        "--documents",
-        5,
-        "--output",
-        tmp_path / "to" / "out",
-    )
+    output = tmp_path / "to" / "out"
+    asked = ("--teacher", dense, "--train-data", judged, "--documents", 5, "--output", output)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -289,14 +279,8 @@ def test_pairs_of_a_file_are_their_own_corpus(dense: Path, tmp_path: Path, said:
         {"query": "engine", "positive": "letter engine", "negative": "stone river"},
         {"query": "river", "positive": "a river", "negative": "engine"},
     ]
-    asked = (
-        "--teacher",
-        dense,
-        "--train-data",
-        pairs(tmp_path / "p.jsonl", rows),
-        "--output",
-        tmp_path / "o",
-    )
+    file = pairs(tmp_path / "p.jsonl", rows)
+    asked = ("--teacher", dense, "--train-data", file, "--output", tmp_path / "o")
     code, out, err = said(*asked, "--documents", 8)
     assert code == 0, err
     found = made(tmp_path / "o")

@@ -46,6 +46,8 @@ class Queries(FakeSource):
 
 Write = Callable[..., Path]
 
+pytestmark = pytest.mark.usefixtures("loads", "tasks")
+
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -93,9 +95,7 @@ def watched(tmp_path: Path, **fields: Any) -> tuple[Watch, list[tuple[int, int, 
     return follow(asked(tmp_path, **fields), WatchListeners(checkpoint=note)), ended
 
 
-def test_every_checkpoint_is_evaluated_once(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_every_checkpoint_is_evaluated_once(tmp_path: Path, write: Write, loads: list[str]) -> None:
     for name in ("checkpoint-1000", "checkpoint-200"):
         write(name)
     watch, ended = watched(tmp_path)
@@ -114,7 +114,7 @@ def test_every_checkpoint_is_evaluated_once(
 
 
 def test_each_checkpoint_is_tested_against_the_one_before(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+    tmp_path: Path, write: Write, tasks: list[Task]
 ) -> None:
     for at, texts in enumerate(("abcdefgh", "ijklmnop")):
         tasks[at] = replace(tasks[at], type="Retrieval", source=Queries(texts=tuple(texts)))
@@ -153,7 +153,7 @@ def test_a_state_from_before_looks_is_read(tmp_path: Path) -> None:
 
 
 def test_a_watch_that_lost_its_state_finds_the_records(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+    tmp_path: Path, write: Write, loads: list[str]
 ) -> None:
     write("checkpoint-1")
     before, _ = watched(tmp_path)
@@ -164,9 +164,7 @@ def test_a_watch_that_lost_its_state_finds_the_records(
     assert len(loads) == 1
 
 
-def test_the_state_is_whole_after_every_checkpoint(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_the_state_is_whole_after_every_checkpoint(tmp_path: Path, write: Write, loads: list[str]) -> None:
     for step in (1, 2):
         write(f"step{step}")
     seen: list[list[int]] = []
@@ -180,9 +178,7 @@ def test_the_state_is_whole_after_every_checkpoint(
     assert seen == [[1], [1, 2]]
 
 
-def test_what_is_half_written_is_waited_for_while_others_go_on(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_what_is_half_written_is_waited_for_while_others_go_on(tmp_path: Path, write: Write) -> None:
     weights = write("step1") / "model.safetensors"
     write("step2")
     content = weights.read_bytes()
@@ -204,9 +200,7 @@ def test_what_is_half_written_is_waited_for_while_others_go_on(
     assert [one.state for one in watch.checkpoints] == ["done", "done"]
 
 
-def test_one_that_stays_broken_is_told_and_never_fatal(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_one_that_stays_broken_is_told_and_never_fatal(tmp_path: Path, write: Write) -> None:
     (write("step1") / "config.json").unlink()
     watch, ended = watched(tmp_path)
     assert ended == []
@@ -215,18 +209,14 @@ def test_one_that_stays_broken_is_told_and_never_fatal(
     assert watched(tmp_path)[0].checkpoints == ()
 
 
-def test_until_ends_with_the_first_checkpoint_at_or_behind_it(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_until_ends_with_the_first_checkpoint_at_or_behind_it(tmp_path: Path, write: Write) -> None:
     for step in (1, 5, 9):
         write(f"step{step}")
     _, ended = watched(tmp_path, once=False, until=4)
     assert [step for step, *_ in ended] == [1, 5]
 
 
-def test_equal_weights_are_told_and_not_scored_twice(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_equal_weights_are_told_and_not_scored_twice(tmp_path: Path, write: Write) -> None:
     for step in (1, 2):
         write(f"step{step}", weights=1)
     watch, ended = watched(tmp_path)
@@ -234,9 +224,7 @@ def test_equal_weights_are_told_and_not_scored_twice(
     assert [one.same_as for one in watch.checkpoints] == [None, 1]
 
 
-def test_other_weights_under_the_same_name_are_evaluated_anew(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_other_weights_under_the_same_name_are_evaluated_anew(tmp_path: Path, write: Write) -> None:
     write("step1", weights=1)
     before, _ = watched(tmp_path)
     write("step1", weights=2)
@@ -245,9 +233,7 @@ def test_other_weights_under_the_same_name_are_evaluated_anew(
     assert after.checkpoints[0].artifact != before.checkpoints[0].artifact
 
 
-def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(tmp_path: Path, write: Write) -> None:
     from harness.driver import evaluation
 
     write("step1", weights=1)
@@ -268,9 +254,7 @@ def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
     assert states == ["waiting", "done"]
 
 
-def test_a_checkpoint_that_training_removes_stays_on_the_curve(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_a_checkpoint_that_training_removes_stays_on_the_curve(tmp_path: Path, write: Write) -> None:
     write("step1")
     write("step2")
     before, _ = watched(tmp_path)
@@ -281,7 +265,7 @@ def test_a_checkpoint_that_training_removes_stays_on_the_curve(
 
 
 def test_a_failed_checkpoint_has_its_reason_and_the_watch_goes_on(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("step1")
     write("step2")
@@ -304,7 +288,7 @@ def test_a_failed_checkpoint_has_its_reason_and_the_watch_goes_on(
 
 
 def test_a_task_that_fails_keeps_the_checkpoint_out_of_the_curve(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+    tmp_path: Path, write: Write, tasks: list[Task]
 ) -> None:
     tasks[1] = task("Two", error="no such thing")
     write("step1")
@@ -317,7 +301,7 @@ def test_a_task_that_fails_keeps_the_checkpoint_out_of_the_curve(
 
 
 def test_a_budget_leaves_a_checkpoint_partial_and_it_is_gone_on_with(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+    tmp_path: Path, write: Write, tasks: list[Task]
 ) -> None:
     tasks[1] = task("Two", texts=("c", "d"))
     write("slow1")
@@ -335,9 +319,7 @@ def test_a_budget_leaves_a_checkpoint_partial_and_it_is_gone_on_with(
     assert watch.checkpoints[0].state == "done"
 
 
-def test_what_is_new_goes_before_what_is_partial(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_what_is_new_goes_before_what_is_partial(tmp_path: Path, write: Write) -> None:
     write("slow-step1")
     watched(tmp_path, budget=0.1)
     write("slow-step2")
@@ -345,9 +327,7 @@ def test_what_is_new_goes_before_what_is_partial(
     assert [step for step, *_ in ended] == [2, 1]
 
 
-def test_another_suite_or_source_under_the_same_name_is_refused(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_another_suite_or_source_under_the_same_name_is_refused(tmp_path: Path, write: Write) -> None:
     write("step1")
     watched(tmp_path)
     with pytest.raises(UsageError, match="seed was 42, here 7") as refused:
@@ -363,9 +343,7 @@ def test_another_suite_or_source_under_the_same_name_is_refused(
     assert watched(tmp_path, settings=Settings(seed=7), name="seven")[1] == [(1, 2, 0)]
 
 
-def test_a_second_process_at_the_same_watch_is_refused(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_a_second_process_at_the_same_watch_is_refused(tmp_path: Path, write: Write) -> None:
     write("step1")
     refused: list[str] = []
 
@@ -385,17 +363,13 @@ def test_a_second_process_at_the_same_watch_is_refused(
     assert watched(tmp_path)[1] == []
 
 
-def test_an_unknown_prompt_is_refused_before_anything(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_an_unknown_prompt_is_refused_before_anything(tmp_path: Path, write: Write) -> None:
     with pytest.raises(UsageError, match="qeury"):
         watched(tmp_path, settings=Settings(prompts={"qeury": "q"}))
     assert not (tmp_path / "results" / "watches").exists()
 
 
-def test_ctrl_c_keeps_what_was_finished(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, write: Write) -> None:
     write("step1")
     write("step2")
 
@@ -407,9 +381,7 @@ def test_ctrl_c_keeps_what_was_finished(
     assert watched(tmp_path)[1] == [(2, 2, 0)]
 
 
-def test_other_data_begins_another_curve(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
-) -> None:
+def test_other_data_begins_another_curve(tmp_path: Path, write: Write, tasks: list[Task]) -> None:
     write("step1")
     watched(tmp_path)
     tasks[0] = replace(tasks[0], data=replace(tasks[0].data, content="d" * 8))
@@ -433,7 +405,7 @@ def test_a_drop_is_flagged_at_its_step(tmp_path: Path) -> None:
 
 
 def test_a_repositorys_revisions_are_evaluated_as_commits(
-    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshots = {}
     for step in (1, 2):
@@ -476,19 +448,6 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
     ]
     assert downloaded == [("org/name", "1" * 40), ("org/name", "2" * 40)]
     assert troubles == ["No folder is at org/name, and the hub does not tell its revisions: down."]
-
-
-def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "watches" / "w.json"
-    path.parent.mkdir()
-    for content, said in (
-        ('{"schema": 99}', "newer version"),
-        ("{", "cannot be read"),
-        ("[]", "is not a watch"),
-    ):
-        path.write_text(content)
-        with pytest.raises(UsageError, match=said):
-            WATCHES.read(tmp_path, "w")
 
 
 # After a kill
