@@ -9,16 +9,10 @@ from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, P
 from harness.checks.report import advice
 from leaderboard.data.checks import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.check_tables import (
-    counted,
-    delta_cell,
-    score_cell,
-    suite_path,
-    verdict_cell,
-    when_text,
-)
+from leaderboard.views.cells import counted, delta_cell, score_cell, when_text
+from leaderboard.views.check_tables import suite_path, verdict_cell
 from leaderboard.views.task_scores import known_tasks, task_path
-from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Table, TableRow, values_row, values_table, words
@@ -33,6 +27,11 @@ SOURCES: Mapping[MarginSource, str] = {
 }
 
 
+@serve_page(
+    "/check/{check}",
+    "A check in full: verdict and why, means and tasks with their intervals, the policy.",
+    paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
+)
 def _view(site: Site, state: State, check: str) -> Page:
     """The page of a check: by its own name, or the newest of an id."""
     queries = site.queries
@@ -207,14 +206,3 @@ def _policy(check: Check) -> Table:
     """The policy: every setting."""
     rows = [values_row(name, words(value)) for name, value in check.policy.items()]
     return values_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
-
-
-PAGES = (
-    PageRoute(
-        path="/check/{check}",
-        state=State,
-        view=_view,
-        summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
-        all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
-    ),
-)

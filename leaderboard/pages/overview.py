@@ -11,7 +11,7 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
-from leaderboard.views.check_tables import when_text
+from leaderboard.views.cells import when_text
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -26,7 +26,7 @@ from leaderboard.views.task_scores import task_path
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
 from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Page, PageRoute
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, values_table
@@ -57,6 +57,7 @@ class _Board:
     chart: Chart | None
 
 
+@serve_page("/", "The boards with their best models, the best of each size class, and the newest records.")
 def _view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
@@ -190,14 +191,3 @@ def _record(row: object, entry: Entry) -> list[Cell]:
         EMPTY if value is None else Cell(text=score_text(value), value=value),
         Cell(text=when_text(written), value=written, href=f"/results/{number}"),
     ]
-
-
-PAGES = (
-    PageRoute(
-        path="/",
-        state=State,
-        view=_view,
-        summary="The boards with their best models, the best of each size class, and the newest records.",
-        all_paths=lambda site: ["/"],
-    ),
-)

@@ -29,7 +29,7 @@ from leaderboard.data.suites import views
 from leaderboard.views.paper_tables import Measured, paper_table, warnings
 from leaderboard.views.suite_table import mean_cell, mean_of, task_cell
 from leaderboard.views.training import recipes_of
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.page import PRINTED, Crumb, Page, missing, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
@@ -46,6 +46,7 @@ RAW = (
 )
 
 
+@serve_page(PATH, "What papers print: the papers, and where they differ.", formats=PRINTED)
 def _view(site: Site, state: State) -> Page:
     """The list of papers."""
     differ = [_conflicts(site.papers, found)] if (found := conflicts(site.papers)) else []
@@ -127,6 +128,12 @@ def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
     return Cell(text=text, value=text, kind="reported", note="; ".join(notes), href=href)
 
 
+@serve_page(
+    f"{PATH}/{{paper}}",
+    "A paper: every table as printed, with what was measured here below its lines.",
+    paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
+    formats=PRINTED,
+)
 def _paper_view(site: Site, state: State, paper: str) -> Page:
     """The page of a paper."""
     if paper not in site.papers:
@@ -267,23 +274,3 @@ def _of_others(cell: Cell, columns: Sequence[str], column: str = "") -> Cell:
     note = f"measured here on {names}; the printed number is of other queries"
     notes = "; ".join(filter(None, [cell.note, note]))
     return replace(cell, text=f"{cell.text}, on {names}", kind=f"{cell.kind} apart".strip(), note=notes)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=State,
-        view=_view,
-        summary="What papers print: the papers, and where they differ.",
-        all_paths=lambda site: [PATH],
-        formats=("json", "csv", "md", "tex"),
-    ),
-    PageRoute(
-        path=f"{PATH}/{{paper}}",
-        state=State,
-        view=_paper_view,
-        summary="A paper: every table as printed, with what was measured here below its lines.",
-        all_paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
-        formats=("json", "csv", "md", "tex"),
-    ),
-)

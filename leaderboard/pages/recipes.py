@@ -18,7 +18,7 @@ from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import made_of, mean_cell, model_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
 from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.page import Crumb, Page, missing, serve_page
 from leaderboard.web.parameters import State, Text, address
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
@@ -207,6 +207,11 @@ class _RecipeState(State):
     variant: Text = Field("", description="Another reading of the same source; empty for the recipe's own.")
 
 
+@serve_page(
+    "/recipes/{recipe}",
+    "A recipe: what it does, in every setting, and the models that it made.",
+    paths=lambda site: [f"/recipes/{name}" for name in catalog.recipes()],
+)
 def _view(site: Site, state: _RecipeState, recipe: str) -> Page:
     """The page of a recipe."""
     known, variant = catalog.recipes(), state.variant
@@ -246,25 +251,8 @@ def _view(site: Site, state: _RecipeState, recipe: str) -> Page:
     )  # fmt: skip
 
 
+@serve_page("/recipes", "Every recipe: what it does, its source, its variants, and how many entries it made.")
 def _recipes_view(site: Site, state: State) -> Page:
     """Every recipe: what it does, where it is from, and how much was measured with it."""
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
     return Page(title="Recipes", template="recipes.html", lead=lead, tables=[_recipes_table(site.queries)])
-
-
-PAGES = (
-    PageRoute(
-        path="/recipes/{recipe}",
-        state=_RecipeState,
-        view=_view,
-        summary="A recipe: what it does, in every setting, and the models that it made.",
-        all_paths=lambda site: [f"/recipes/{name}" for name in catalog.recipes()],
-    ),
-    PageRoute(
-        path="/recipes",
-        state=State,
-        view=_recipes_view,
-        summary="Every recipe: what it does, its source, its variants, and how many entries it made.",
-        all_paths=lambda site: ["/recipes"],
-    ),
-)

@@ -16,7 +16,7 @@ from leaderboard.views.model_scores import TRUST, data_text, reasons_of, score_c
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import notes_on, training_charts
 from leaderboard.web.filters import Control, form
-from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
@@ -151,6 +151,17 @@ def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
+def _paths(site: Site) -> Iterable[str]:
+    """The page of every measured result: imported ones are too many, and hold little more."""
+    measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
+    return [f"/results/{row.id}" for row in site.queries.results(entry=measured)]
+
+
+@serve_page(
+    "/results/{id}",
+    "One result in full: raw metrics, identity, provenance, training, the error of a failure.",
+    paths=_paths,
+)
 def _view(site: Site, state: _ResultState, id: str) -> Page:
     """The page of a result."""
     rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
@@ -195,20 +206,3 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         },
         notes=notes_on([training]),
     )  # fmt: skip
-
-
-def _paths(site: Site) -> Iterable[str]:
-    """The page of every measured result: imported ones are too many, and hold little more."""
-    measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
-    return [f"/results/{row.id}" for row in site.queries.results(entry=measured)]
-
-
-PAGES = (
-    PageRoute(
-        path="/results/{id}",
-        state=_ResultState,
-        view=_view,
-        summary="One result in full: raw metrics, identity, provenance, training, the error of a failure.",
-        all_paths=_paths,
-    ),
-)

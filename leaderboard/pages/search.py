@@ -13,10 +13,10 @@ from pydantic import Field
 from harness.plan import catalog
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import Queries
-from leaderboard.views.check_tables import counted
+from leaderboard.views.cells import counted
 from leaderboard.views.task_scores import known_tasks, task_path
 from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Page, PageRoute
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, values_table
@@ -118,6 +118,7 @@ def _search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     return [(one, name) for *_, name, one in hits]
 
 
+@serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")
 def _view(site: Site, state: _SearchState) -> Page:
     """The hits of a query."""
     hits = _search(site, state.q, state.kind)
@@ -135,14 +136,3 @@ def _view(site: Site, state: _SearchState) -> Page:
         tables=[values_table("hits", caption, labels, rows)],
         context={"state": state, "kinds": [("", "any"), *zip(KINDS, KINDS, strict=True)], "paging": where},
     )
-
-
-PAGES = (
-    PageRoute(
-        path="/search",
-        state=_SearchState,
-        view=_view,
-        summary="Models, tasks, suites, papers and recipes by a part of any of their names.",
-        all_paths=lambda site: ["/search"],
-    ),
-)

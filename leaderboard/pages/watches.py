@@ -14,16 +14,11 @@ from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
 from leaderboard.data.watches import opened
-from leaderboard.views.check_tables import (
-    counted,
-    moment_cell,
-    score_cell,
-    suite_path,
-    when_text,
-)
+from leaderboard.views.cells import counted, moment_cell, score_cell, when_text
+from leaderboard.views.check_tables import suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.filters import Control, form
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.page import Crumb, Page, missing, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, values_row, values_table
@@ -53,6 +48,11 @@ class _Value:
     apart: str = ""
 
 
+@serve_page(
+    "/watch/{watch}",
+    "A watch: the mean or a task's score against the step, and every checkpoint.",
+    paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
+)
 def _view(site: Site, state: _WatchState, watch: str) -> Page:
     """The page of a watch."""
     queries = site.queries
@@ -212,6 +212,11 @@ def _crumbs(site: Site) -> list[Crumb]:
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 
+@serve_page(
+    "/watches",
+    "Every watch of a pretraining run: how far it is, and where its level dropped.",
+    paths=lambda site: ["/watches"] if site.queries.watches else [],
+)
 def _list_view(site: Site, state: State) -> Page:
     """The list of watches."""
     return Page(
@@ -251,21 +256,3 @@ def _watches(queries: Queries) -> Table:
         )
     caption = f"{counted(len(rows), 'watch')} of pretraining runs"
     return values_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))
-
-
-PAGES = (
-    PageRoute(
-        path="/watch/{watch}",
-        state=_WatchState,
-        view=_view,
-        summary="A watch: the mean or a task's score against the step, and every checkpoint.",
-        all_paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
-    ),
-    PageRoute(
-        path="/watches",
-        state=State,
-        view=_list_view,
-        summary="Every watch of a pretraining run: how far it is, and where its level dropped.",
-        all_paths=lambda site: ["/watches"] if site.queries.watches else [],
-    ),
-)
