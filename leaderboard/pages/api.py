@@ -14,7 +14,7 @@ from leaderboard.web.tables import Cell, TableRow, values_table
 
 
 @serve_page("/api", "Every page with its parameters.", formats=())
-def _view(site: Site, state: State) -> Page:
+def view(site: Site, state: State) -> Page:
     """Every page with its parameters."""
     heads = {
         "path": "Page",

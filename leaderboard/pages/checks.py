@@ -15,7 +15,7 @@ from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table, TableRow, values_row, values_table
+from leaderboard.web.tables import Cell, Table, TableRow, link, values_row, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -59,7 +59,7 @@ def _view(site: Site, state: _LineState) -> Page:
         title="Checks",
         template="checks.html",
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
-        tables=[_table(lines[max(0, place.first - 1) : place.last], len(lines))],
+        tables=[_table(place.cut(lines), len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
         context={"recipe": "", "paging": place},
     )
@@ -86,7 +86,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
 def _row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
     last = line[0]
     return values_row(
-        Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
+        link(last.baseline, address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
         ", ".join(last.suites) or None,
         *([last.recipe or None] if recipes else []),
@@ -101,7 +101,7 @@ def _row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
 
 
 def _candidate(check: CheckSummary) -> Cell:
-    return Cell(text=check.candidate, value=check.candidate, href=address(f"/check/{check.name}"))
+    return link(check.candidate, address(f"/check/{check.name}"))
 
 
 @serve_page(
@@ -121,7 +121,7 @@ def _line_view(site: Site, state: _LineState, line: str) -> Page:
         template="line.html",
         lead=f"Newest verdicts: {verdicts_text(checks[:5][::-1])}.",
         crumbs=[Crumb(label="Checks", href=PATH)],
-        tables=[_history(checks[max(0, place.first - 1) : place.last], suites, len(checks))],
+        tables=[_history(place.cut(checks), suites, len(checks))],
         charts=[_chart(checks, suite, at) for at, suite in enumerate(suites)],
         data={
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),

@@ -15,7 +15,7 @@ from leaderboard.data.suites import SiteSuite
 from leaderboard.views.model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import notes_on, training_charts
-from leaderboard.web.filters import Control, form
+from leaderboard.web.filters import form, search
 from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
@@ -181,8 +181,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         "command": _command(site.queries.suites.values(), entry, row.task),
         "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
-    what = "part of a split, subset or metric"
-    search = Control(kind="search", name="q", label="Scores", value=state.q, placeholder=what)
+    controls = [search(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(
@@ -193,7 +192,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[one for one in _tables(record, shown[max(0, where.first - 1) : where.last]) if one.rows],
+        tables=[one for one in _tables(record, where.cut(shown)) if one.rows],
         charts=list(training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},
@@ -202,7 +201,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
-            "total": len(metrics), "other": other, "form": form(state, path, [search]),
+            "total": len(metrics), "other": other, "form": form(state, path, controls),
         },
         notes=notes_on([training]),
     )  # fmt: skip

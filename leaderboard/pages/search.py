@@ -19,7 +19,7 @@ from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, values_table
+from leaderboard.web.tables import link, values_table
 
 KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 """The kinds of hits; of hits that match alike the earlier kind goes first."""
@@ -124,9 +124,9 @@ def _view(site: Site, state: _SearchState) -> Page:
     hits = _search(site, state.q, state.kind)
     where = paging(len(hits), state, "/search")
     rows = [
-        (Cell(text=one.name, value=one.name, href=one.href), one.kind,
+        (link(one.name, one.href), one.kind,
          name if name != one.name and state.q else "", one.what)
-        for one, name in hits[max(0, where.first - 1) : where.last]
+        for one, name in where.cut(hits)
     ]  # fmt: skip
     labels = {"name": "Name", "kind": "Kind", "matched": "Matched name", "what": "What it is"}
     caption = counted(len(hits), "hit")

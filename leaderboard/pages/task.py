@@ -235,7 +235,7 @@ def _interval(one: Scored) -> Cell:
     if one.low is None or one.high is None:
         return EMPTY
     text = f"{score_text(one.low)}–{score_text(one.high)}"
-    return Cell(text=text, value=text)
+    return link(text)
 
 
 def _revision(one: Scored) -> Cell:

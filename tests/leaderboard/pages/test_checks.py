@@ -21,7 +21,7 @@ import site_data
 from check_data import TASKS, small_check
 from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
-from html_pages import BROWSER, Html, figures, printed
+from html_pages import BROWSER, Html, figures, json_of, printed, rows_in
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
 from leaderboard.data.checks import line_of, name_of
 from leaderboard.pages.watches import values_of
@@ -33,34 +33,21 @@ LINE = line_of(nightly(0))
 LONE = "20260102T030405-0123456789ab"
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with TestClient(site_data.small_app(tmp_path_factory.mktemp("checks"))) as found:
-        yield found
-
-
 def opened(folder: Path) -> TestClient:
     """A site over checks or watches alone."""
     return TestClient(site_data.small_app(folder, lambda _: None))
 
 
 def page(client: TestClient, path: str) -> Html:
+    """A page, whose elements must be well nested."""
     answer = client.get(path, headers=BROWSER)
     assert answer.status_code == 200, answer.text
     assert Parsed(answer.text).wrong == []
     return Html(answer.text)
 
 
-def links(found: Html) -> set[str]:
-    return {attributes.get("href", "") for attributes in found.named("a")}
-
-
 def rows(client: TestClient, path: str, name: str) -> list[dict[str, Any]]:
-    answer = client.get(path)
-    assert answer.status_code == 200, answer.text
-    tables = {table["name"]: table["rows"] for table in answer.json()["tables"]}
-    found: list[dict[str, Any]] = tables[name]
-    return found
+    return rows_in(json_of(client, path.removesuffix(".json")), name)
 
 
 def test_every_line_with_its_last_verdict(client: TestClient) -> None:
@@ -74,7 +61,7 @@ def test_every_line_with_its_last_verdict(client: TestClient) -> None:
     assert first["Last candidate"] == "minilm-ish"
     assert first["When"] == "2026-01-28 03:04 UTC"
     assert first["Checks"] == str(NIGHTS)
-    assert {f"/checks/{LINE}", f"/check/{NEWEST}"} <= links(found)
+    assert {f"/checks/{LINE}", f"/check/{NEWEST}"} <= found.hrefs
 
 
 def test_marks_are_the_last_twenty_in_words_as_well(client: TestClient) -> None:
@@ -94,7 +81,7 @@ def test_a_site_without_checks_says_how_to_make_one(tmp_path: Path) -> None:
     client = opened(tmp_path)
     assert "harness check --candidate" in page(client, "/checks").text
     assert "harness watch" in page(client, "/watches").text
-    assert not {"/checks", "/watches"} & links(page(client, "/"))
+    assert not {"/checks", "/watches"} & page(client, "/").hrefs
     site = client.app.state.site  # type: ignore[attr-defined]
     assert not [
         path for route in site.pages for path in route.all_paths(site) if "check" in path or "watch" in path
@@ -102,9 +89,9 @@ def test_a_site_without_checks_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def test_the_header_leads_to_what_there_is(client: TestClient) -> None:
-    assert "/checks" in links(page(client, "/"))
-    assert "/watches" in links(page(client, "/checks"))
-    assert {"/checks", "/watches"} <= links(page(client, "/watch/base-run"))
+    assert "/checks" in page(client, "/").hrefs
+    assert "/watches" in page(client, "/checks").hrefs
+    assert {"/checks", "/watches"} <= page(client, "/watch/base-run").hrefs
 
 
 def test_the_history_of_a_line(client: TestClient) -> None:
@@ -180,7 +167,7 @@ def test_a_check_leads_to_what_the_site_has(client: TestClient) -> None:
     """Both models by ArtifactKey, the baseline first in the comparison; tasks and suites with pages."""
     entries = {e.artifact: e for e in client.app.state.site.queries.entries.values()}  # type: ignore[attr-defined]
     candidate, baseline = entries["a" * 64], entries["b" * 64]
-    found = links(page(client, f"/check/{NEWEST}"))
+    found = page(client, f"/check/{NEWEST}").hrefs
     compare = f"/compare?m={baseline.slug}&m={candidate.slug}&suite=nanobeir"
     assert compare in found
     assert client.get(f"/check/{NEWEST}.json").json()["data"]["compare"] == compare
@@ -200,7 +187,7 @@ def test_a_suite_is_found_by_its_name_or_as_it_was_typed(client: TestClient) -> 
 def test_models_that_the_site_lacks_are_said(client: TestClient) -> None:
     found = page(client, f"/check/{LONE}")
     assert "Not both models have records on this site" in found.text
-    assert not any(href.startswith("/compare?") for href in links(found))
+    assert not any(href.startswith("/compare?") for href in found.hrefs)
     assert client.get(f"/check/{LONE}.json").json()["data"]["compare"] is None
 
 
@@ -259,7 +246,7 @@ def test_a_model_names_the_checks_that_judged_it(client: TestClient) -> None:
     entries = {e.artifact: e for e in client.app.state.site.queries.entries.values()}  # type: ignore[attr-defined]
     found = page(client, f"/models/{entries['a' * 64].model_slug}")
     assert f"It was checked {NIGHTS} times; the newest 10" in found.text
-    assert f"/check/{NEWEST}" in links(found)
+    assert f"/check/{NEWEST}" in found.hrefs
     assert len(found.texts("checks")) == 11
     assert "checks" not in page(client, f"/models/{entries['b' * 64].model_slug}").tables
 
@@ -276,7 +263,7 @@ def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
     assert shown() == []
     path = small_check(overall="passed").write(results)
     assert shown() == ["passed"]
-    assert "/checks" in links(page(client, "/"))
+    assert "/checks" in page(client, "/").hrefs
     version = site.queries.version
     assert shown() == ["passed"]
     assert site.queries.version == version  # nothing was read anew
@@ -284,7 +271,7 @@ def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
     assert shown() == ["inconclusive"]
     path.unlink()
     assert shown() == []
-    assert "/checks" not in links(page(client, "/"))
+    assert "/checks" not in page(client, "/").hrefs
 
 
 def damaged() -> Iterator[bytes]:
@@ -338,20 +325,8 @@ def test_a_check_with_an_odd_value_takes_no_page_down(tmp_path: Path) -> None:
     """Any part of a check becomes something else: it is shown or left out, and every page answers."""
     draw = random.Random(7)
     odd: list[Any] = [
-        None,
-        "",
-        HOSTILE,
-        "\x00\ud800",
-        -1,
-        10**400,
-        1e308,
-        float("nan"),
-        float("inf"),
-        True,
-        [],
-        {},
-        ["x"],
-    ]
+        None, "", HOSTILE, "\x00\ud800", -1, 10**400, 1e308, float("nan"), float("inf"), True, [], {}, ["x"],
+    ]  # fmt: skip
     folder = tmp_path / "results" / "checks"
     folder.mkdir(parents=True)
     whole = nightly(NIGHTS - 1).to_json()
@@ -395,7 +370,7 @@ def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
     for path in ("/checks", f"/checks/{line_of(odd)}", *(f"/check/{name}" for name in names)):
         found = page(client, path)
         assert HOSTILE.rpartition("/")[2] in found.text
-        assert all("src" in a or a == {"type": "application/json"} for a in found.named("script"))
+        assert not found.has_foreign_script
 
 
 def test_one_folder_goes_before_another(tmp_path: Path) -> None:
@@ -537,7 +512,7 @@ def test_a_watch_goes_on(tmp_path: Path) -> None:
     watch = small_watch("run.1").model_copy(update={"checkpoints": (), "change_points": ()})
     state.WATCHES.write(results, watch.name, watch.to_json())
     client = opened(tmp_path)
-    assert "/watches" in {a.get("href") for a in page(client, "/").named("a")}
+    assert "/watches" in page(client, "/").hrefs
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
     assert page(client, "/watches").texts("watches")[-1][0] == "run.1"
     later = watch.with_entry(checkpoint(1000, 0.5))

@@ -19,7 +19,7 @@ from fakes import artifact
 from harness.core.lineage import ParentPart
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from html_pages import BROWSER, Html, figures, page
+from html_pages import BROWSER, Html, figures, json_of, page, rows_in
 from leaderboard.data.backbones import BENCHMARKS
 from leaderboard.data.suites import SiteSuite
 from paper_data import vectors, with_metrics
@@ -82,9 +82,7 @@ def is_number(text: str) -> bool:
 
 def table(client: TestClient, path: str, name: str) -> list[tuple[str, Cells]]:
     """The rows of a table in JSON, each with the heading above it."""
-    found = client.get(path).json()["tables"]
-    (one,) = [each for each in found if each["name"] == name]
-    return [(row["group"], row["cells"]) for row in one["rows"]]
+    return [(row["group"], row["cells"]) for row in rows_in(json_of(client, path), name)]
 
 
 def value(cells: Cells, key: str) -> Any:
@@ -96,7 +94,7 @@ def value(cells: Cells, key: str) -> Any:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_printed_number_of_glue_stands_there_in_every_convention(client: TestClient, view: str) -> None:
-    rows = [cells for _, cells in table(client, f"/glue.json?view={view}", "glue")]
+    rows = [cells for _, cells in table(client, f"/glue?view={view}", "glue")]
     printed = [cells for cells in rows if value(cells, "source") != "measured here"]
     names = [*TASKS, "printed"]
     held = Counter(
@@ -108,7 +106,7 @@ def test_every_printed_number_of_glue_stands_there_in_every_convention(client: T
 
 def test_a_row_of_another_convention_is_marked_where_it_differs_and_has_no_mean(client: TestClient) -> None:
     """ModernBERT's and NeoBERT's numbers of CoLA, SST-2, QNLI and RTE are made alike."""
-    rows = table(client, "/glue.json?view=neobert", "glue")
+    rows = table(client, "/glue?view=neobert", "glue")
     (modern,) = [c for _, c in rows if value(c, "source") == "ModernBERT, table 5"
                  and value(c, "name") == "ModernBERT base"]  # fmt: skip
     differing = [name for name in TASKS if "apart" in modern[name].get("kind", "")]
@@ -119,7 +117,7 @@ def test_a_row_of_another_convention_is_marked_where_it_differs_and_has_no_mean(
     for group, cells in rows:
         own = value(cells, "convention") in ("neobert", "optibert")
         assert own == ("mean" in cells) == (group == "By NeoBERT's convention"), cells["source"]
-    (own,) = [c for _, c in table(client, "/glue.json?view=modernbert", "glue")
+    (own,) = [c for _, c in table(client, "/glue?view=modernbert", "glue")
               if (value(c, "source"), value(c, "name")) == (FIVE, "ModernBERT base")]  # fmt: skip
     assert not any("apart" in own[name].get("kind", "") for name in (*TASKS, "printed"))
 
@@ -132,7 +130,7 @@ def test_means_are_those_of_the_printed_numbers_of_the_chosen_convention_alone(c
             name = tasks.get(row["metric"], row["metric"])
             lines.setdefault((row["model"], row["setting"]), {})[name] = float(row["value"])
     wanted = sorted(round(fmean(line[name] for name in TASKS), 2) for line in lines.values())
-    rows = table(client, "/glue.json?view=neobert", "glue")
+    rows = table(client, "/glue?view=neobert", "glue")
     found = [value(c, "mean") for _, c in rows if value(c, "source") == "NeoBERT, table 3" and "mean" in c]
     assert sorted(found) == wanted
     assert len(wanted) == 2
@@ -142,7 +140,7 @@ def test_means_are_those_of_the_printed_numbers_of_the_chosen_convention_alone(c
 
 def test_an_unknown_convention_is_compared_with_none(client: TestClient) -> None:
     for view in VIEWS:
-        rows = table(client, f"/glue.json?view={view}", "glue")
+        rows = table(client, f"/glue?view={view}", "glue")
         devlin = [
             c for _, c in rows if "test-server" in c["setting"].get("note", "") + str(value(c, "setting"))
         ]
@@ -157,7 +155,7 @@ def test_an_unknown_convention_is_compared_with_none(client: TestClient) -> None
 def test_a_measured_row_is_made_by_the_chosen_convention(
     client: TestClient, view: str, numbers: dict[str, float]
 ) -> None:
-    rows = table(client, f"/glue.json?view={view}&origin=measured", "glue")
+    rows = table(client, f"/glue?view={view}&origin=measured", "glue")
     (own,) = [c for _, c in rows if value(c, "name") == "ModernBERT base"]
     assert {name: value(own, name) for name in numbers} == numbers
     assert value(own, "mean") == pytest.approx(fmean(value(own, name) for name in TASKS), abs=0.006)
@@ -169,11 +167,9 @@ def test_a_measured_row_is_made_by_the_chosen_convention(
 
 def test_deviations_over_seeds_are_those_of_the_recipes_own_convention(client: TestClient) -> None:
     """The record is of OptiBERT's convention, whose QQP is NeoBERT's, too, and not ModernBERT's."""
-    (own,) = [c for _, c in table(client, "/glue.json?origin=measured&q=modernbert", "glue")]
+    (own,) = [c for _, c in table(client, "/glue?origin=measured&q=modernbert", "glue")]
     assert (own["QQP"]["text"], own["QQP"]["deviation"], value(own, "seeds")) == ("85.00 ± 1.00", 1.0, 3)
-    (other,) = [
-        c for _, c in table(client, "/glue.json?view=modernbert&origin=measured&q=modernbert", "glue")
-    ]
+    (other,) = [c for _, c in table(client, "/glue?view=modernbert&origin=measured&q=modernbert", "glue")]
     assert [name for name in TASKS if "deviation" in other[name]] == ["CoLA", "SST-2", "QNLI", "RTE"]
 
 
@@ -202,9 +198,7 @@ def test_the_page_of_glue_offers_every_convention_and_a_chart(client: TestClient
     assert tabs == [f"/glue?view={name}" for name in VIEWS]
     assert VIEWS["neobert"].says in found.text
     assert len(figures(client.get("/glue").text)) == 1
-    sizes = [
-        value(c, "parameters") for _, c in table(client, "/glue.json?size=large&sort=parameters", "glue")
-    ]
+    sizes = [value(c, "parameters") for _, c in table(client, "/glue?size=large&sort=parameters", "glue")]
     assert sizes
     assert all(200e6 <= size < 600e6 for size in sizes)
 
@@ -229,7 +223,7 @@ def test_hostile_parameters(client: TestClient, path: str, text: str) -> None:
 
 def test_every_printed_average_is_a_number_of_its_backbone(client: TestClient) -> None:
     """Another reading of two tables of ModernBERT: DPR and ColBERT on BEIR."""
-    found = table(client, "/backbones.json", "numbers")
+    found = table(client, "/backbones", "numbers")
     for number, recipe in (("7", "DPR"), ("8", "ColBERT")):
         rows = [
             r
@@ -247,7 +241,7 @@ def test_every_printed_average_is_a_number_of_its_backbone(client: TestClient) -
 
 
 def test_printed_and_measured_numbers_have_lines_of_their_own(client: TestClient) -> None:
-    rows = [c for _, c in table(client, "/backbones.json?q=modernbert+base", "backbones")]
+    rows = [c for _, c in table(client, "/backbones?q=modernbert+base", "backbones")]
     lines = {value(c, "origin"): c for c in rows if value(c, "name") == "ModernBERT base"}
     assert list(lines) == ["reported", "measured"]
     printed, measured = lines["reported"], lines["measured"]
@@ -257,7 +251,7 @@ def test_printed_and_measured_numbers_have_lines_of_their_own(client: TestClient
     assert measured["dpr-beir"]["href"].startswith("/models/dpr-")
     assert (value(measured, "colbert-beir"), value(printed, "colbert-beir")) == (50.0, 51.3)
     assert "simcse-mteb" not in measured
-    large = table(client, "/backbones.json?q=modernbert+large&origin=measured", "backbones")[0][1]
+    large = table(client, "/backbones?q=modernbert+large&origin=measured", "backbones")[0][1]
     assert (value(large, "dpr-beir"), large["dpr-beir"]["kind"]) == (20.0, "changed")
 
 
@@ -265,7 +259,7 @@ def test_conventions_and_queries_are_marked(client: TestClient) -> None:
     """ModernBERT's DPR is on TREC-DL 2019, and its ColBERT on MSMARCO's development queries, as ours."""
 
     def line(view: str) -> Cells:
-        rows = table(client, f"/backbones.json?view={view}&origin=reported&q=modernbert-large", "backbones")
+        rows = table(client, f"/backbones?view={view}&origin=reported&q=modernbert-large", "backbones")
         return next(c for _, c in rows if value(c, "name") == "ModernBERT large")
 
     other, own = line("neobert"), line("modernbert")
@@ -276,7 +270,7 @@ def test_conventions_and_queries_are_marked(client: TestClient) -> None:
     assert "apart" not in own["glue"].get("kind", "")
     assert (value(own, "glue"), "also 90.5 (NeoBERT, table 3" in own["glue"]["note"]) == (90.4, True)
     measured = {
-        view: value(table(client, f"/backbones.json?view={view}&origin=measured", "backbones")[0][1], "glue")
+        view: value(table(client, f"/backbones?view={view}&origin=measured", "backbones")[0][1], "glue")
         for view in ("neobert", "modernbert")
     }
     assert measured == {"neobert": 81.88, "modernbert": 81.25}

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,7 +15,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.storage.record import ErrorPart
-from html_pages import printed
+from html_pages import json_of, page, printed, rows_in, values_in
 from leaderboard.data import papers
 from leaderboard.pages.model import find_model, parents_of
 from leaderboard.views.training import grid_lines, training_charts
@@ -26,26 +25,6 @@ MANY = 1200
 """Subsets of a large result."""
 
 Json = dict[str, Any]
-
-
-class Text(HTMLParser):
-    """The tags, the links and the text of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    @property
-    def links(self) -> set[str]:
-        """Where the page leads."""
-        return {attributes["href"] or "" for tag, attributes in self.tags if tag == "a"}
 
 
 def fill(folder: Path) -> None:
@@ -71,27 +50,6 @@ def site(client: TestClient) -> Site:
     return found
 
 
-def page(client: TestClient, path: str) -> Text:
-    answer = client.get(path, headers={"accept": "text/html"})
-    assert answer.status_code == 200, answer.text[:500]
-    found = Text()
-    found.feed(answer.text)
-    return found
-
-
-def json_of(client: TestClient, path: str, query: str = "") -> Json:
-    answer = client.get(f"{path}.json{query}")
-    assert answer.status_code == 200, answer.text[:500]
-    found: Json = answer.json()
-    return found
-
-
-def table(found: Json, name: str) -> list[Json]:
-    """The rows of a table: values by column."""
-    rows = next(t["rows"] for t in found["tables"] if t["name"] == name)
-    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in rows]
-
-
 def slug_of(site: Site, model: str, origin: str) -> str:
     return next(e.slug for e in site.queries.entries.values() if (e.model, e.origin) == (model, origin))
 
@@ -103,7 +61,7 @@ MINILM = "/models/minilm-ish-aaaaaaaa"
 def test_boards_hold_both_means_their_tasks_and_the_rank(client: TestClient) -> None:
     nano = site_data.names("nanobeir")
     scores = site_data.spread_scores([*nano, *site_data.names("mteb-MTEB-kor-v1")], 0.6)
-    rows = {row["name"]: row for row in table(json_of(client, LARGE), "boards")}
+    rows = {row["name"]: row for row in values_in(json_of(client, LARGE), "boards")}
     row = rows["nanobeir"]
     assert row["tasks"] == printed(mean(scores[name] for name in nano))
     assert row["types"] == pytest.approx(row["tasks"])
@@ -111,10 +69,10 @@ def test_boards_hold_both_means_their_tasks_and_the_rank(client: TestClient) -> 
 
 
 def test_a_task_on_other_data_counts_and_is_marked(client: TestClient) -> None:
-    (korean,) = (r for r in table(json_of(client, LARGE), "others") if r["name"] == "mteb-MTEB-kor-v1")
+    (korean,) = (r for r in values_in(json_of(client, LARGE), "others") if r["name"] == "mteb-MTEB-kor-v1")
     assert korean["count"] == 6
     first = site_data.names("mteb-MTEB-kor-v1")[0]
-    rows = next(t["rows"] for t in json_of(client, LARGE)["tables"] if t["name"] == "results")
+    rows = rows_in(json_of(client, LARGE), "results")
     assert [r["key"] for r in rows if "other" in r["cells"]["score"].get("kind", "").split()] == [first]
     (cell,) = (r["cells"]["score"] for r in rows if r["key"] == first)
     assert "on another revision of the data" in cell["note"]
@@ -123,11 +81,11 @@ def test_a_task_on_other_data_counts_and_is_marked(client: TestClient) -> None:
 def test_the_rank_is_that_of_the_suites_own_page(client: TestClient) -> None:
     for path in (LARGE, f"{BASE}", MINILM):
         own = json_of(client, path)
-        ranked = [r for r in table(own, "boards") if r.get("rank")]
+        ranked = [r for r in values_in(own, "boards") if r.get("rank")]
         for row in ranked:
             view = f"?view={row['convention']}" if row.get("convention") else ""
-            listed = json_of(client, f"/suites/{row['name']}", view)
-            places = {r["model"]: r["rank"] for r in table(listed, "suite") if r.get("rank")}
+            listed = json_of(client, f"/suites/{row['name']}{view}")
+            places = {r["model"]: r["rank"] for r in values_in(listed, "suite") if r.get("rank")}
             assert places[own["title"]] == row["rank"]
             assert len(places) == row["ranked"]
 
@@ -136,11 +94,11 @@ def test_every_source_stands_beside_the_others(client: TestClient, site: Site) -
     measured, imported = (slug_of(site, "acme/tiny-base", origin) for origin in ("measured", "imported"))
     own = json_of(client, BASE)
     assert own["data"]["entry"] == measured
-    assert [row["name"] for row in table(own, "entries")] == [measured, imported]
-    boards = next(t["rows"] for t in own["tables"] if t["name"] == "boards")
+    assert [row["name"] for row in values_in(own, "entries")] == [measured, imported]
+    boards = rows_in(own, "boards")
     kinds = {(row["cells"]["name"]["value"], row["cells"]["source"]["kind"]) for row in boards}
     assert {("glue", "measured"), ("nanobeir", "imported")} <= kinds
-    by_task = {row["name"]: row for row in table(own, "results")}
+    by_task = {row["name"]: row for row in values_in(own, "results")}
     assert len(by_task) == 2 + 13
     assert ("score" in by_task["RTE"], f"score:{imported}" in by_task["RTE"]) == (True, False)
     nano = by_task[site_data.names("nanobeir")[0]]
@@ -149,13 +107,13 @@ def test_every_source_stands_beside_the_others(client: TestClient, site: Site) -
 
 def test_another_entry_can_be_shown_in_full(client: TestClient, site: Site) -> None:
     measured, imported = (slug_of(site, "acme/tiny-base", origin) for origin in ("measured", "imported"))
-    other = json_of(client, BASE, f"?entry={imported}")
+    other = json_of(client, f"{BASE}?entry={imported}")
     assert other["data"]["entry"] == imported
     assert "training" not in [t["name"] for t in other["tables"]]
-    rows = {row["name"]: row for row in table(other, "results")}
+    rows = {row["name"]: row for row in values_in(other, "results")}
     assert f"score:{measured}" in rows["RTE"]
-    assert len(table(json_of(client, BASE, "?q=nanobeir"), "results")) == 13
-    assert any(f"entry={imported}" in link for link in page(client, BASE).links)
+    assert len(values_in(json_of(client, f"{BASE}?q=nanobeir"), "results")) == 13
+    assert any(f"entry={imported}" in link for link in page(client, BASE).hrefs)
 
 
 def test_facts_come_from_any_entry_and_unknown_ones_say_so(client: TestClient) -> None:
@@ -169,9 +127,9 @@ def test_facts_come_from_any_entry_and_unknown_ones_say_so(client: TestClient) -
 
 def test_lineage_leads_up_and_down(client: TestClient) -> None:
     assert json_of(client, LARGE)["data"]["made_from"] == ["acme/tiny-base"]
-    assert BASE in page(client, LARGE).links
-    assert [row["model"] for row in table(json_of(client, BASE), "children")] == ["acme/tiny-large"]
-    assert LARGE in page(client, BASE).links
+    assert BASE in page(client, LARGE).hrefs
+    assert [row["model"] for row in values_in(json_of(client, BASE), "children")] == ["acme/tiny-large"]
+    assert LARGE in page(client, BASE).hrefs
 
 
 def test_a_lineage_that_leads_back_to_itself_ends(site: Site) -> None:
@@ -182,28 +140,28 @@ def test_a_lineage_that_leads_back_to_itself_ends(site: Site) -> None:
 
 
 def test_a_task_that_the_model_was_trained_on_is_marked(client: TestClient) -> None:
-    rows = next(t["rows"] for t in json_of(client, LARGE)["tables"] if t["name"] == "results")
+    rows = rows_in(json_of(client, LARGE), "results")
     leaks = [r["key"] for r in rows if "leak" in r["cells"]["score"].get("kind", "")]
     assert leaks == [site_data.names("nanobeir")[0]]
 
 
 def test_results_are_filtered_sorted_and_paged(client: TestClient) -> None:
-    everything = table(json_of(client, LARGE), "results")
-    down = [r["score"] for r in table(json_of(client, LARGE, "?sort=-score"), "results")]
+    everything = values_in(json_of(client, LARGE), "results")
+    down = [r["score"] for r in values_in(json_of(client, f"{LARGE}?sort=-score"), "results")]
     assert down == sorted((r["score"] for r in everything), reverse=True)
-    some = [r["name"] for r in table(json_of(client, LARGE, "?q=nano"), "results")]
+    some = [r["name"] for r in values_in(json_of(client, f"{LARGE}?q=nano"), "results")]
     assert some == sorted(site_data.names("nanobeir"), key=str.casefold)
-    typed = table(json_of(client, LARGE, "?q=Classification"), "results")
+    typed = values_in(json_of(client, f"{LARGE}?q=Classification"), "results")
     assert typed
     assert {r["type"] for r in typed} >= {"Classification"}
     assert all("classification" in f"{r['name']} {r['type']}".casefold() for r in typed)
-    assert len(table(json_of(client, LARGE, "?rows=25"), "results")) == len(everything) == 19
+    assert len(values_in(json_of(client, f"{LARGE}?rows=25"), "results")) == len(everything) == 19
     assert "No task passes these filters." in page(client, f"{LARGE}?q=zzz").text
 
 
 def test_a_sort_keeps_what_failed_last(client: TestClient) -> None:
     for sort in ("score", "-score"):
-        rows = table(json_of(client, MINILM, f"?sort={sort}"), "results")
+        rows = values_in(json_of(client, f"{MINILM}?sort={sort}"), "results")
         assert rows[-1]["name"] == "ArguAna"
 
 
@@ -231,7 +189,7 @@ def test_a_parameter_that_is_wrong_is_refused(client: TestClient) -> None:
 
 def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestClient) -> None:
     found = json_of(client, BASE)
-    rte = next(row for row in table(found, "training") if row["name"] == "RTE")
+    rte = next(row for row in values_in(found, "training") if row["name"] == "RTE")
     assert (rte["score"], rte["deviation"], rte["cells"], rte["diverged"], rte["best"]) == (
         70,
         1,
@@ -246,7 +204,7 @@ def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestCli
     assert "The development sets chose the settings" in text.text
     assert "each run's best evaluation on the development set" in text.text
     assert sum(a.get("role") == "img" for _, a in text.tags) == 2
-    marked = next(t["rows"] for t in found["tables"] if t["name"] == "results")
+    marked = rows_in(found, "results")
     chosen = {row["key"] for row in marked if row["cells"].get("score", {}).get("kind") == "chosen"}
     assert chosen == {"RTE", "CoLA"}
     cells = site_data.training_of(0.7)["cells"]
@@ -296,7 +254,7 @@ def test_a_measured_entry_says_how_it_was_measured(client: TestClient) -> None:
         "cpu AMD EPYC",
     ):
         assert said in text
-    assert "/recipes/glue-optibert" in page(client, BASE).links
+    assert "/recipes/glue-optibert" in page(client, BASE).hrefs
     assert "batches made smaller" in page(client, MINILM).text
 
 
@@ -304,7 +262,7 @@ MODERN = "/models/answerdotai--ModernBERT-base"
 
 
 def test_printed_rows_stand_beside_measured_numbers(client: TestClient, site: Site) -> None:
-    rows = table(json_of(client, MODERN), "printed-GLUE-dev")
+    rows = values_in(json_of(client, MODERN), "printed-GLUE-dev")
     wanted = [
         row.number
         for paper in site.papers.values()
@@ -313,7 +271,7 @@ def test_printed_rows_stand_beside_measured_numbers(client: TestClient, site: Si
     ]
     assert [row["RTE"] for row in rows if row["source"] != "measured" and "RTE" in row] == wanted != []
     assert {row.get("RTE") for row in rows if row["source"] == "measured"} == {80}
-    assert "measured" not in [row["source"] for row in table(json_of(client, MODERN), "printed-BEIR")]
+    assert "measured" not in [row["source"] for row in values_in(json_of(client, MODERN), "printed-BEIR")]
 
 
 def test_a_backbone_is_one_page_under_all_of_its_names(client: TestClient, site: Site) -> None:
@@ -323,7 +281,7 @@ def test_a_backbone_is_one_page_under_all_of_its_names(client: TestClient, site:
     assert len(names) > 2
     pages = [json_of(client, f"/models/{name}") for name in names]
     assert [one["tables"] for one in pages] == [pages[0]["tables"]] * len(pages)
-    origins = {row["source"].partition(",")[0] for row in table(pages[0], "boards")}
+    origins = {row["source"].partition(",")[0] for row in values_in(pages[0], "boards")}
     assert {"ModernBERT", "NeoBERT"} < origins
     assert any(origin.startswith("measured") for origin in origins)
 
@@ -400,24 +358,26 @@ def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestCli
     task = site_data.names("nanobeir")[0]
     number = number_of(client, MINILM, task)
     found = json_of(client, f"/results/{number}")
-    scores = {row["metric"]: row["value"] for row in table(found, "scores")}
+    scores = {row["metric"]: row["value"] for row in values_in(found, "scores")}
     assert scores == {"main_score": 0.5, "ndcg_at_10": 0.5}
-    identity = {row["name"]: row["value"] for row in table(found, "identity")}
+    identity = {row["name"]: row["value"] for row in values_in(found, "identity")}
     assert identity["encoding.max_length"] == 128
     assert identity["data.revision"] == site_data.task(task).data.revision
-    provenance = {row["name"]: row["value"] for row in table(found, "provenance")}
+    provenance = {row["name"]: row["value"] for row in values_in(found, "provenance")}
     assert provenance["packages.torch"] == "2.11.0"
-    assert {row["name"]: row["value"] for row in table(found, "prompts")}["asked.named.query"] == "query: "
+    assert {row["name"]: row["value"] for row in values_in(found, "prompts")}[
+        "asked.named.query"
+    ] == "query: "
     assert found["data"]["document"] == site.queries.result_document(number)
-    assert f"/tasks/{task}" in page(client, f"/results/{number}").links
+    assert f"/tasks/{task}" in page(client, f"/results/{number}").hrefs
 
 
 def test_a_trained_result_shows_its_grid(client: TestClient) -> None:
     found = json_of(client, f"/results/{number_of(client, BASE, 'RTE')}")
-    grid = table(found, "grid")
+    grid = values_in(found, "grid")
     assert [row.get("score") for row in grid] == [0.7, 0.69, 0.68, 0.67, 0.66, None]
     assert grid[-1]["diverged"] is True
-    assert {row["name"]: row["value"] for row in table(found, "training")}["seeds.kind"] == "fresh"
+    assert {row["name"]: row["value"] for row in values_in(found, "training")}["seeds.kind"] == "fresh"
     assert any("development sets chose" in note for note in found["notes"])
     assert any("best evaluation" in note for note in found["notes"])
 
@@ -446,15 +406,15 @@ def test_a_large_import_is_paged_and_its_json_is_whole(tmp_path: Path) -> None:
 
     client = TestClient(site_data.small_app(tmp_path, make))
     path = f"/results/{number_of(client, '/models/a--b', name)}"
-    assert len(table(json_of(client, path), "scores")) == MANY
-    assert len(table(json_of(client, path, "?rows=100"), "scores")) == 100
-    last = table(json_of(client, path, "?page=12"), "scores")
+    assert len(values_in(json_of(client, path), "scores")) == MANY
+    assert len(values_in(json_of(client, f"{path}?rows=100"), "scores")) == 100
+    last = values_in(json_of(client, f"{path}?page=12"), "scores")
     assert [row["subset"] for row in last[-2:]] == ["sub1197", "sub1199"]
     document = json_of(client, path)["data"]["document"]
     assert sum(map(len, document.values())) == MANY
-    (bad,) = (r for r in json_of(client, path, "?q=sub0003")["tables"][0]["rows"])
+    (bad,) = (r for r in json_of(client, f"{path}?q=sub0003")["tables"][0]["rows"])
     assert bad["cells"]["value"]["kind"] == "bad"
-    assert {row["split"] for row in table(json_of(client, path, "?q=s1 "), "scores")} == {"s1"}
+    assert {row["split"] for row in values_in(json_of(client, f"{path}?q=s1 "), "scores")} == {"s1"}
     assert "No score passes these filters." in page(client, f"{path}?q=zzz").text
     assert json.dumps(json_of(client, "/models/a--b"))  # an impossible value leaves no NaN behind
 
@@ -464,7 +424,7 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     imported = json_of(client, f"/results/{number_of(client, LARGE, task)}")["data"]
     home = "https://github.com/embeddings-benchmark/results/blob/main/results"
     assert imported["source"] == f"{home}/acme__tiny-large/{site_data.COMMIT}/{task}.json"
-    assert imported["source"] in page(client, f"/results/{imported['id']}").links
+    assert imported["source"] in page(client, f"/results/{imported['id']}").hrefs
     trained = json_of(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
     assert trained["command"] == (

@@ -20,7 +20,7 @@ import site_data
 from harness.core.lineage import ParentPart
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from html_pages import BROWSER, figures, page, printed
+from html_pages import BROWSER, figures, json_of, page, printed, rows_in
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope, SiteSuite, slug
 from leaderboard.views.suite_table import kinds_of, training_text
@@ -39,16 +39,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         yield found
 
 
-def json_of(client: TestClient, path: str) -> dict[str, Any]:
-    where, _, query = path.partition("?")
-    found: dict[str, Any] = client.get(f"{where}.json?{query}").json()
-    return found
-
-
 def rows_list(client: TestClient, path: str, table: str) -> list[dict[str, Any]]:
     """The rows of a table of a page."""
-    (found,) = [one for one in json_of(client, path)["tables"] if one["name"] == table]
-    return list(found["rows"])
+    return rows_in(json_of(client, path), table)
 
 
 def rows_of(client: TestClient, path: str, table: str) -> dict[str, dict[str, Any]]:
