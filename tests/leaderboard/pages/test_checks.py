@@ -26,7 +26,7 @@ from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
 from leaderboard.data.checks import line_of, name_of
 from leaderboard.pages.watches import values_of
 from leaderboard.views.check_tables import suite_slug
-from site_data import HOSTILE, Parsed
+from site_data import HOSTILE, Parsed, every_path
 
 # The pages of checks: model lines, their histories, and every number of a check
 LINE = line_of(nightly(0))
@@ -82,10 +82,8 @@ def test_a_site_without_checks_says_how_to_make_one(tmp_path: Path) -> None:
     assert "harness check --candidate" in page(client, "/checks").text
     assert "harness watch" in page(client, "/watches").text
     assert not {"/checks", "/watches"} & page(client, "/").hrefs
-    site = client.app.state.site  # type: ignore[attr-defined]
-    assert not [
-        path for route in site.pages for path in route.all_paths(site) if "check" in path or "watch" in path
-    ]
+    paths = every_path(client.app)  # type: ignore[arg-type]
+    assert not [path for path in paths if "check" in path or "watch" in path]
 
 
 def test_the_header_leads_to_what_there_is(client: TestClient) -> None:
@@ -99,12 +97,10 @@ def test_the_history_of_a_line(client: TestClient) -> None:
     *_, head = [row for row in found.texts("history") if "Candidate" in row]
     body = [dict(zip(head, row, strict=True)) for row in found.texts("history") if len(row) == len(head)][1:]
     assert [row["When"][8:10] for row in body] == [f"{day:02}" for day in range(NIGHTS + 2, 2, -1)]
-    assert (body[0]["Verdict"], body[0]["Difference"], body[0]["from"], body[0]["to"]) == (
-        *("regressed", "−1.50", "−1.80", "−1.20"),
-    )
-    assert (body[0]["regressed"], body[0]["inconclusive"], body[0]["untested"], body[0]["of"]) == (
-        *("1", "1", "2", "5"),
-    )
+    ends = [body[0][name] for name in ("Verdict", "Difference", "from", "to")]
+    assert ends == ["regressed", "−1.50", "−1.80", "−1.20"]
+    counts = [body[0][name] for name in ("regressed", "inconclusive", "untested", "of")]
+    assert counts == ["1", "1", "2", "5"]
     assert "Newest verdicts: passed 4 times, then regressed." in found.text
 
 
@@ -112,19 +108,13 @@ def test_the_picture_of_a_line(client: TestClient) -> None:
     """A link and an interval for each check, and the margin behind them."""
     figure = drawn(client, f"/checks/{LINE}")
     by_time = {
-        x: (href, above, below)
-        for trace in figure["data"]
-        for x, href, above, below in zip(
-            trace["x"],
-            trace["customdata"],
-            trace["error_y"]["array"],
-            trace["error_y"]["arrayminus"],
-            strict=True,
-        )
-    }
+        x: ends
+        for trace in figure["data"] for bars in [trace["error_y"]]
+        for x, *ends in zip(trace["x"], trace["customdata"], bars["array"], bars["arrayminus"], strict=True)
+    }  # fmt: skip
     assert len(by_time) == NIGHTS
     assert by_time[min(by_time)][0] == f"/check/{OLDEST}"
-    assert by_time[max(by_time)] == (f"/check/{NEWEST}", pytest.approx(0.3), pytest.approx(0.3))
+    assert by_time[max(by_time)] == [f"/check/{NEWEST}", pytest.approx(0.3), pytest.approx(0.3)]
     (band,) = figure["layout"]["shapes"]
     assert (band["y0"], band["y1"]) == (-0.5, 0.0)
 
@@ -211,11 +201,8 @@ def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
     for hour, overall in (("03", "passed"), ("05", "improved"), ("04", "regressed")):
         small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall).write(results)
     client = opened(tmp_path)
-    assert client.get("/check/0123456789ab.json").json()["data"]["check"]["overall"] == "improved"
-    assert (
-        client.get("/check/20260102T040000-0123456789ab.json").json()["data"]["check"]["overall"]
-        == "regressed"
-    )
+    for name, overall in (("0123456789ab", "improved"), ("20260102T040000-0123456789ab", "regressed")):
+        assert json_of(client, f"/check/{name}")["data"]["check"]["overall"] == overall
 
 
 @pytest.mark.parametrize("path", ["/check/none", "/checks/none", "/check/..%2f..", "/watch/none"])
@@ -236,10 +223,8 @@ def test_a_line_is_a_baseline_its_suites_and_a_recipe() -> None:
         replace(one, baseline=replace(one.baseline, name="release", baseline="")),
     ]
     assert len({line_of(check) for check in [one, *others]}) == 5
-    assert (
-        line_of(replace(one, suites=("a", "b"))).rpartition("-")[2]
-        == (line_of(replace(one, suites=("b", "a"))).rpartition("-")[2])
-    )
+    ends = [line_of(replace(one, suites=suites)).rpartition("-")[2] for suites in (("a", "b"), ("b", "a"))]
+    assert ends[0] == ends[1]
 
 
 def test_a_model_names_the_checks_that_judged_it(client: TestClient) -> None:
@@ -411,11 +396,8 @@ def points(figure: Any) -> dict[float, tuple[str, str]]:
 def test_the_list_says_how_far_each_is(client: TestClient) -> None:
     *_, head, row = page(client, "/watches").texts("watches")
     found = dict(zip(head, row, strict=True))
-    assert (found["Watch"], found["What is watched"], found["Suite"]) == (
-        "base-run",
-        "/runs/base",
-        "nanobeir",
-    )
+    named = [found[name] for name in ("Watch", "What is watched", "Suite")]
+    assert named == ["base-run", "/runs/base", "nanobeir"]
     assert [found[name] for name in ("done", "partial", "waiting", "failed")] == ["11", "1", "1", "1"]
     assert [found[name] for name in ("Last step", "Its mean", "Best mean")] == ["12,000", "37.00", "38.10"]
     assert found["Drops at step"] == "8,000"

@@ -24,7 +24,7 @@ from harness.core.types import SuiteOptions
 from harness.plan import catalog
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
-from html_pages import BROWSER, Html, entries_of, figures, json_of, page, values_in
+from html_pages import BROWSER, Html, entries_of, figures, json_of, page, rows_in, values_in
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views.comparison import Common, common, differing
 from leaderboard.web.app import create_app
@@ -90,7 +90,7 @@ def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[
     missing = rows(document, "missing")
     assert list(missing) == NANO[3:]
     assert missing[NANO[3]]["s0"] == shown(site_data.spread_scores(NANO, 0.52)[NANO[3]])
-    row = next(one for one in document["tables"] if one["name"] == "missing")["rows"][0]["cells"]
+    row = rows_in(document, "missing")[0]["cells"]
     assert (row["s1"]["text"], row["s1"]["kind"]) == ("–", "none")
 
 

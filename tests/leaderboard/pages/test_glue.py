@@ -141,9 +141,8 @@ def test_means_are_those_of_the_printed_numbers_of_the_chosen_convention_alone(c
 def test_an_unknown_convention_is_compared_with_none(client: TestClient) -> None:
     for view in VIEWS:
         rows = table(client, f"/glue?view={view}", "glue")
-        devlin = [
-            c for _, c in rows if "test-server" in c["setting"].get("note", "") + str(value(c, "setting"))
-        ]
+        settings = [(c["setting"].get("note", "") + str(value(c, "setting")), c) for _, c in rows]
+        devlin = [c for text, c in settings if "test-server" in text]
         assert len(devlin) == 2
         assert all("apart" in c[name]["kind"] and "mean" not in c for c in devlin for name in TASKS)
 
@@ -225,11 +224,8 @@ def test_every_printed_average_is_a_number_of_its_backbone(client: TestClient) -
     """Another reading of two tables of ModernBERT: DPR and ColBERT on BEIR."""
     found = table(client, "/backbones", "numbers")
     for number, recipe in (("7", "DPR"), ("8", "ColBERT")):
-        rows = [
-            r
-            for r in committed("BEIR")
-            if (r["slug"], r["table"], r["metric"]) == ("modernbert", number, "Avg.")
-        ]
+        wanted = ("modernbert", number, "Avg.")
+        rows = [r for r in committed("BEIR") if (r["slug"], r["table"], r["metric"]) == wanted]
         held = [
             value(c, "score") for _, c in found
             if (value(c, "recipe"), value(c, "benchmark"), value(c, "origin")) == (recipe, "BEIR", "reported")

@@ -117,9 +117,8 @@ def test_another_format_holds_every_row_unless_some_are_named(asking: TestClient
     assert count(asking, "/suites/nanobeir.FORM", form) == all_paths
     assert count(asking, "/suites/nanobeir.FORM?theme=dark", form) == all_paths
     usual = SuiteState.model_fields["rows"].default
-    assert count(asking, f"/suites/nanobeir.FORM?rows={usual}", form) == int(
-        usual
-    )  # named, though the usual number
+    named = count(asking, f"/suites/nanobeir.FORM?rows={usual}", form)
+    assert named == int(usual), "named, though the usual number"
     assert count(asking, "/suites/nanobeir.FORM?rows=25", form) == 25
     assert count(asking, "/suites/nanobeir.FORM?page=1", form) == int(usual)
     assert count(asking, "/suites/nanobeir.FORM", form) == all_paths  # what is kept is not mistaken
@@ -186,10 +185,8 @@ def test_no_page_leads_to_a_parameter_that_is_none() -> None:
     asking = TestClient(app)
     seen: set[tuple[str, frozenset[str]]] = set()
     all_paths = every_path(app)
-    for path in [
-        *all_paths[:: 1 + len(all_paths) // 60],
-        *{p.rpartition("/")[0]: p for p in all_paths}.values(),
-    ]:
+    of_each_kind = {path.rpartition("/")[0]: path for path in all_paths}
+    for path in [*all_paths[:: 1 + len(all_paths) // 60], *of_each_kind.values()]:
         for link in links(asking, path):
             base, _, query = link.partition("?")
             key = base, frozenset(part.partition("=")[0] for part in query.split("&"))

@@ -68,12 +68,6 @@ def fill(folder: Path) -> None:
         site_data.put(folder / "results", model, records)
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with TestClient(site_data.small_app(tmp_path_factory.mktemp("pareto"), fill)) as found:
-        yield found
-
-
 def read(client: TestClient, query: str = "") -> Json:
     return json_of(client, f"/pareto?suite=nanobeir&rows=all&{query}")
 
