@@ -55,7 +55,10 @@ def _view(site: Site, state: State, check: str) -> Page:
     suites = {typed: suite_path(queries, typed) for typed in made.suites}
     compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
     models = [_model(some, pair, side) for side, some in enumerate((candidates, baselines))]
-    tables = [_means(made, suites), _tasks(queries, made), _policy(made)]
+    settings = [(name, words(value)) for name, value in made.policy.items()]
+    labels = {"setting": "Setting", "value": "Value"}
+    policy = values_table("policy", "The policy that decided", labels, settings)
+    tables = [_means(made, suites), _tasks(queries, made), policy]
     against = made.baseline.baseline or made.baseline.name
     return Page(
         title=f"{made.candidate.name} against {against}",
@@ -198,9 +201,3 @@ def _p(value: float | None) -> Cell:
     """
     text = "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
     return Cell(text=text, value=value)
-
-
-def _policy(check: Check) -> Table:
-    """The policy: every setting."""
-    rows = [values_row(name, words(value)) for name, value in check.policy.items()]
-    return values_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)

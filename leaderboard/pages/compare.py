@@ -23,7 +23,7 @@ from leaderboard.views.comparison import Common, Gap, common, differing, measure
 from leaderboard.views.suite_table import made_of, mean_cell, mean_of, task_cell
 from leaderboard.views.task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
-from leaderboard.web.filters import Control, Options, choices, form, search
+from leaderboard.web.filters import REVISIONS, Control, Options, choices, form, search
 from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import PRINTED, Page, check_name, missing, serve_page
 from leaderboard.web.parameters import State, Text, Texts, address
@@ -37,7 +37,6 @@ MATCHES, BARS, LONG = 24, 20, 160
 """Entries that a search lists, tasks that are drawn one by one, and characters of a value, at most."""
 
 ALIKE = "cannot be told apart"
-REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 INTERVAL = (
     "± is half of the 95 % interval of the mean difference, and two are level where 0 lies in it. It is {}."
 )
@@ -267,7 +266,11 @@ def _facts_table(
         [name, *cells, "yes" if len({cell.value for cell in cells}) > 1 else ""]
         for name, cells in known.items()
     ]
-    turn = [Cell(text="are to this one"), *(_first(entries, at, state) for at in range(1, len(entries)))]
+    slugs = [entry.slug for entry in entries]
+    turn = [Cell(text="are to this one")]
+    for slug in slugs[1:]:
+        others = [other for other in slugs if other != slug]
+        turn.append(Cell(text="make it the first", href=f"{PATH}?{state.query(m=[slug, *others])}"))
     heads = {"fact": "Fact", **_heads(_labels(entries)), "differs": "Differs"}
     return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
 
@@ -292,11 +295,6 @@ def _trained(shared: Common, entry: Entry) -> Cell:
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
     text = f"{len(seen)} of {len(columns)} tasks" if seen else "no"
     return Cell(text=text, value=len(seen), note=", ".join(seen))
-
-
-def _first(entries: Sequence[Entry], at: int, state: _CompareState) -> Cell:
-    slugs = [entry.slug for entry in (entries[at], *entries[:at], *entries[at + 1 :])]
-    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=slugs)}")
 
 
 def _means_table(shared: Common, labels: Sequence[str]) -> Table:

@@ -195,7 +195,10 @@ def _paper_table(
     def cell(value: PaperValue) -> Cell:
         return printed_cell(value) if own else replace(printed_cell(value), kind="")
 
-    lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
+    def head(row: PaperValue) -> dict[str, str]:
+        return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
+
+    lines = lines_of(rows, head, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
     numbers = {key_of(name): name for name in metrics}
     printed = [
@@ -207,10 +210,6 @@ def _paper_table(
     both: list[Sequence[Any]] = [*(_own_cells(one, entries, list(metrics)) for one in own), *printed]
     more = "" if suite in SUITES or rows[0].unit in SCORES else "more-"
     return values_table(f"printed-{more}{key_of(suite)}", caption, labels, both, " ".join(numbers))
-
-
-def _line_labels(row: PaperValue) -> dict[str, str]:
-    return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
 
 
 def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
@@ -247,7 +246,8 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
     records, facts = _records(queries, own), _facts(queries, shown)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
-    newest = max(records.values(), key=_written, default={})
+    provenances = [record.get("provenance") or {} for record in records.values()]
+    newest = max(provenances, key=lambda one: str(one.get("written", "")), default={})
     results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
     parents = parents_of(queries, shown, facts["adapted_from"])
     made = entry.lineage.parents if entry and entry.lineage else ()
@@ -255,7 +255,7 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
     tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
     context: dict[str, Any] = {
         "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": words,
-        "provenance": newest.get("provenance") or {},
+        "provenance": newest,
         "pages": tasks | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
         "badges": _badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
@@ -286,7 +286,7 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
             "lineage": entry.lineage.model_dump(mode="json") if entry and entry.lineage else None,
             "facts": facts,
             "made_from": parents,
-            "provenance": context["provenance"] or None,
+            "provenance": newest or None,
         },
         context=context,
     )
@@ -306,10 +306,6 @@ def _records(queries: Queries, own: Sequence[EntryResults]) -> dict[int, Mapping
     if own[0].entry.output != "label":
         rows = [max(rows, key=lambda row: row.written or "")]
     return {row.id: queries.result_document(row.id) for row in rows}
-
-
-def _written(record: Mapping[str, Any]) -> str:
-    return str((record.get("provenance") or {}).get("written", ""))
 
 
 def _results(

@@ -64,13 +64,16 @@ def _view(site: Site, state: State) -> Page:
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
     boards = [_board(slug, table) for slug, table in tables.items()]
+    labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
+    rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
+    newest = values_table("newest", "The newest measured records", labels, rows)
     numbers = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Which encoder?",
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
         f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
-        tables=[_best(boards), _sizes(tables), _newest(queries)],
+        tables=[_best(boards), _sizes(tables), newest],
         charts=[board.chart for board in boards if board.chart],
         context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
     )
@@ -173,13 +176,6 @@ def _first(table: SuiteTable, size: str) -> Cell:
     entry, mean = entries[row], float(table.scores.over_tasks.values[row])
     text = f"{entry.model.rpartition('/')[2]} {score_text(mean)}"
     return link(text, f"/models/{entry.model_slug}", note=entry.model)
-
-
-def _newest(queries: Queries) -> Table:
-    """The records that were written last."""
-    labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
-    rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
-    return values_table("newest", "The newest measured records", labels, rows)
 
 
 def _record(row: object, entry: Entry) -> list[Cell]:

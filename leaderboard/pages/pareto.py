@@ -22,7 +22,7 @@ from leaderboard.views import sorting
 from leaderboard.views.costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
 from leaderboard.views.suite_table import untouched_note
 from leaderboard.web.charts import Axis, Scatter, chart, frontier_points
-from leaderboard.web.filters import Control, EntryState, Form, Options, chips, choices, controls, form
+from leaderboard.web.filters import EACH, Control, EntryState, Form, Options, chips, choices, controls, form
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import Paging, Text, paging
 from leaderboard.web.site import Site
@@ -34,7 +34,6 @@ SERIES = ("imported", "reported", "measured")
 """In the order of the chart's colours, which are those of the origins elsewhere."""
 
 SCALES = (("", "default"), ("log", "logarithmic"), ("linear", "linear"))
-EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 PRINTED = (
     "Points printed in papers were not measured here: score and training compute are as printed, means are "
     "recomputed from the printed numbers."

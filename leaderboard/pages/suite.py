@@ -15,7 +15,7 @@ from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.views import sorting
 from leaderboard.views.suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.views.task_scores import column_path
-from leaderboard.web.filters import CHIPS, Control, Form, Options, chips, choices, controls, form
+from leaderboard.web.filters import CHIPS, EACH, Control, Form, Options, chips, choices, controls, form
 from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
@@ -24,8 +24,6 @@ from leaderboard.web.tables import Cell, Table, link, values_table
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
 GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
-
-EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
 FILTERS = (
     "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",

@@ -15,7 +15,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.cells import score_cell, size_cell
-from leaderboard.views.suite_table import kinds_of, made_of
+from leaderboard.views.suite_table import GONE, kinds_of, made_of
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Question,
@@ -35,6 +35,8 @@ from leaderboard.views.task_scores import (
 from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
 from leaderboard.web.filters import (
     CHIPS,
+    EACH,
+    REVISIONS,
     SIZE_NAMES,
     EntryState,
     Form,
@@ -49,16 +51,10 @@ from leaderboard.web.marks import choices_made, leaks, texts_text
 from leaderboard.web.page import Crumb, Page, check_name, missing, serve_page
 from leaderboard.web.parameters import Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, link, values_row, values_table
-
-GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
-"""The text of a cell without a score."""
+from leaderboard.web.tables import EMPTY, Cell, link, values_row, values_table
 
 TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
 """How the revision of a model is known, in short."""
-
-REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
-EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
 OWN_CHIPS = {"subset": "subset {}", "revisions": "pinned data only"}
 """The filters of a task's page beside those over entries, as texts."""
@@ -131,13 +127,17 @@ def _view(site: Site, state: _TaskState, task: str) -> Page:
         key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
         notes=_notes(rows, ranked),
     )  # fmt: skip
+    sizes = [
+        values_row(size, _model(one), score_cell(one.value), key=one.entry.slug) for size, one in best.items()
+    ]
+    size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
     return Page(
         title=name,
         template="task.html",
         lead=_lead(population, len(ranks), state),
         charts=[_chart(ranked, best)],
         crumbs=[Crumb(label="Tasks", href="/tasks")],
-        tables=[ranking, *([_size_table(best)] if len(best) > 1 else [])],
+        tables=[ranking, *([size_table] if len(best) > 1 else [])],
         data=_data(asked, ranked),
         notes=[NO_SUITE] if asked.rows and not asked.question.suites else [],
         context={
@@ -274,13 +274,6 @@ def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
     """The best of each size class, of rows with the best first."""
     first = {one.entry.size: one for one in reversed(ranked)}
     return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
-
-
-def _size_table(best: Mapping[str, Scored]) -> Table:
-    rows = [
-        values_row(size, _model(one), score_cell(one.value), key=one.entry.slug) for size, one in best.items()
-    ]
-    return values_table("sizes", "Best per size class", SIZE_HEADS, rows, "score")
 
 
 def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:

@@ -104,7 +104,8 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
-    others = sorted((one for one in rows if not one.suite.main), key=_share, reverse=True)
+    others = [one for one in rows if not one.suite.main]
+    others.sort(key=lambda one: -one.scores.over_tasks.count[one.row] / one.scores.over_tasks.expected)
     both = [
         ("boards", "Ranks and means × 100 on the boards", boards),
         ("others", "Other suites: means × 100", others),
@@ -112,10 +113,6 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
     source = Field[Standing]("source", "Source", lambda one: source_cell(one.entry, path))
     fields = [*SUITE_FIELDS, source]
     return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
-
-
-def _share(one: Standing) -> float:
-    return float(one.scores.over_tasks.count[one.row]) / one.scores.over_tasks.expected
 
 
 def standings_table(

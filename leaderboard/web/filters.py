@@ -149,6 +149,8 @@ def choices(
 
 
 TRUST = ("commit", "external", "none", "other")
+EACH = (("model", "each model"), ("revision", "each revision and treatment"))
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 
 def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:

@@ -82,12 +82,17 @@ class Import:
     rows: Sequence[dict[str, Any]] = ()
 
 
+def suites_of(*typed: str) -> dict[str, SiteSuite]:
+    """Suites as a site lists them, by slug."""
+    opened = {name: catalog.open_suite(name, SuiteOptions()) for name in typed}
+    return {slug(name): SiteSuite(slug=slug(name), typed=name, suite=one, main=":" not in name)
+            for name, one in opened.items()}  # fmt: skip
+
+
 @cache
 def suites() -> dict[str, SiteSuite]:
     """The suites of the site, by slug."""
-    opened = {typed: catalog.open_suite(typed, SuiteOptions()) for typed in TYPED}
-    return {slug(typed): SiteSuite(slug=slug(typed), typed=typed, suite=one, main=":" not in typed)
-            for typed, one in opened.items()}  # fmt: skip
+    return suites_of(*TYPED)
 
 
 def task(name: str) -> Task:

@@ -262,18 +262,8 @@ def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
 def damaged() -> Iterator[bytes]:
     """Files that are no checks."""
     whole = small_check().to_json()
-    yield from (
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"3",
-        b'"x"',
-        b"{}",
-        b"\xff\xfe",
-        b"[" * 100_000,
-        b'{"schema": "1"}',
-    )
+    yield from (b"", b"{", b"[]", b"null", b"3", b'"x"', b"{}", b"\xff\xfe", b"[" * 100_000)
+    yield b'{"schema": "1"}'
     yield json.dumps({**whole, "schema": 99}).encode()
     yield json.dumps(whole).encode()[:-200]
     for name, value in (

@@ -20,12 +20,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.core.lineage import Lineage
-from harness.core.types import SuiteOptions
-from harness.plan import catalog
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
 from html_pages import BROWSER, Html, entries_of, figures, json_of, page, rows_in, values_in
-from leaderboard.data.suites import SiteSuite
 from leaderboard.views.comparison import Common, common, differing
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
@@ -438,10 +435,8 @@ def printed(client: TestClient, model: str, treatment: str) -> str:
 
 def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path) -> None:
     """NeoBERT's 51.3 is a mean over tasks and OptiBERT's 51.9 one over types: like for like NeoBERT leads."""
-    suite = catalog.open_suite("mteb-v1", SuiteOptions())
-    listed = {"mteb-v1": SiteSuite(slug="mteb-v1", typed="mteb-v1", suite=suite, main=True)}
     (tmp_path / "results").mkdir()
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=listed):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites_of("mteb-v1")):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
     chosen = [
         printed(client, "NeoBERT_4096 (medium)", "table 4"),

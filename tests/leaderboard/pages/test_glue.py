@@ -17,11 +17,8 @@ from starlette.testclient import TestClient
 import site_data
 from fakes import artifact
 from harness.core.lineage import ParentPart
-from harness.core.types import SuiteOptions
-from harness.plan import catalog
 from html_pages import BROWSER, Html, figures, json_of, page, rows_in
 from leaderboard.data.backbones import BENCHMARKS
-from leaderboard.data.suites import SiteSuite
 from paper_data import vectors, with_metrics
 from suites.glue import TASKS, VIEWS
 
@@ -59,9 +56,9 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    beir = SiteSuite(slug="beir", typed="beir", suite=catalog.open_suite("beir", SuiteOptions()), main=True)
+    listed = {**site_data.suites(), **site_data.suites_of("beir")}
     with (
-        mock.patch("site_data.suites", return_value={**site_data.suites(), "beir": beir}),
+        mock.patch("site_data.suites", return_value=listed),
         TestClient(site_data.small_app(tmp_path_factory.mktemp("glue"), fill)) as found,
     ):
         yield found

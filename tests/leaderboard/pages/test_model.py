@@ -337,8 +337,7 @@ def test_a_badge_is_one_that_the_site_gives(client: TestClient) -> None:
 
 
 def number_of(client: TestClient, model: str, task: str) -> int:
-    tables = {one["name"]: one["rows"] for one in json_of(client, model)["tables"]}
-    (row,) = (row for row in tables["results"] if row["key"] == task)
+    (row,) = (row for row in rows_in(json_of(client, model), "results") if row["key"] == task)
     return int(row["cells"]["score"]["href"].rpartition("/")[2])
 
 
@@ -353,9 +352,8 @@ def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestCli
     assert identity["data.revision"] == site_data.task(task).data.revision
     provenance = {row["name"]: row["value"] for row in values_in(found, "provenance")}
     assert provenance["packages.torch"] == "2.11.0"
-    assert {row["name"]: row["value"] for row in values_in(found, "prompts")}[
-        "asked.named.query"
-    ] == "query: "
+    prompts = {row["name"]: row["value"] for row in values_in(found, "prompts")}
+    assert prompts["asked.named.query"] == "query: "
     assert found["data"]["document"] == site.queries.result_document(number)
     assert f"/tasks/{task}" in page(client, f"/results/{number}").hrefs
 
@@ -388,9 +386,8 @@ def test_a_large_import_is_paged_and_its_json_is_whole(tmp_path: Path) -> None:
 
     def make(folder: Path) -> None:
         (folder / "results").mkdir()
-        site_data.put_imports(
-            folder / "results", [site_data.Import(model="a/b", scores={name: 0.5}, rows=rows)]
-        )
+        large = site_data.Import(model="a/b", scores={name: 0.5}, rows=rows)
+        site_data.put_imports(folder / "results", [large])
 
     client = TestClient(site_data.small_app(tmp_path, make))
     path = f"/results/{number_of(client, '/models/a--b', name)}"
@@ -415,9 +412,8 @@ def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: Tes
     assert imported["source"] in page(client, f"/results/{imported['id']}").hrefs
     trained = json_of(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
     assert trained["source"] is None
-    assert trained["command"] == (
-        "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"
-    )
+    again = "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"
+    assert trained["command"] == again
 
 
 @pytest.mark.parametrize("name", ["0", "99999999", "x", "-1", "1e3", "٣", "9" * 40])

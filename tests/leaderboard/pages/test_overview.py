@@ -5,12 +5,13 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
 
 from harness.storage.record import Record
-from html_pages import BROWSER
+from html_pages import BROWSER, json_of
 from leaderboard.pages.overview import TEXTS
 from leaderboard.views.suite_table import SuiteState
 from leaderboard.web.site import BOARDS
@@ -30,10 +31,9 @@ from site_data import (
 # The first page: boards, the best per size class, the newest records
 
 
-def tables(**query: Any) -> dict[str, list[dict[str, Any]]]:
-    answer = TestClient(standard_app()).get("/index.json", params=query)
-    assert answer.status_code == 200, answer.text
-    return {table["name"]: [row["cells"] for row in table["rows"]] for table in answer.json()["tables"]}
+def tables() -> dict[str, list[dict[str, Any]]]:
+    document = json_of(TestClient(standard_app()), "/index")
+    return {table["name"]: [row["cells"] for row in table["rows"]] for table in document["tables"]}
 
 
 def test_boards_hold_the_best_of_their_suites() -> None:
@@ -199,10 +199,7 @@ def test_no_page_leads_to_a_parameter_that_is_none() -> None:
 
 
 def suite(**query: Any) -> dict[str, Any]:
-    answer = TestClient(standard_app()).get(f"{SUITE}.json", params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return json_of(TestClient(standard_app()), f"{SUITE}?{urlencode(query, doseq=True)}")
 
 
 def test_a_bare_name_stands_for_its_column() -> None:

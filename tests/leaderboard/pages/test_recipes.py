@@ -17,7 +17,7 @@ from harness.core.types import Artifact
 from harness.plan import catalog
 from harness.storage.record import Record
 from html_pages import Html, json_of, page, rows_in
-from site_data import HOSTILE
+from site_data import HOSTILE, every_path
 from suites.glue import TASKS
 
 ROOT = Path(__file__).parents[3]
@@ -159,11 +159,8 @@ def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
 
 
 def test_every_recipe_is_exported(client: TestClient) -> None:
-    site = client.app.state.site  # type: ignore[attr-defined]
-    routes = {route.path: route for route in site.pages}
-    assert list(routes["/recipes/{recipe}"].all_paths(site)) == [
-        f"/recipes/{name}" for name in catalog.recipes()
-    ]
+    paths = every_path(client.app)  # type: ignore[arg-type]
+    assert {f"/recipes/{name}" for name in catalog.recipes()} < set(paths)
 
 
 def test_recipes_are_shown_without_torch() -> None:

@@ -9,18 +9,14 @@ from typing import Any
 from unittest import mock
 from urllib.parse import quote
 
-import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 import site_data
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from harness.storage import imported
 from html_pages import BROWSER, figures, json_of, page, values_in
-from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.queries import Entry
-from leaderboard.data.suites import SiteSuite, slug
 from leaderboard.views.task_scores import (
     MOST,
     Scored,
@@ -32,7 +28,7 @@ from leaderboard.views.task_scores import (
     task_path,
 )
 from leaderboard.web.app import create_app
-from site_data import COMMIT, HOSTILE, Import
+from site_data import HOSTILE, Import
 
 FIRST = site_data.names("nanobeir")[0]
 KOREAN = site_data.names("mteb-MTEB-kor-v1")[0]
@@ -43,35 +39,16 @@ def table(client: TestClient, path: str, name: str = "ranking") -> list[dict[str
     return values_in(json_of(client, path.replace(".json", "", 1)), name)
 
 
-def put_rows(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """An import whose scores are given row by row."""
-    about = [
-        {"folder": f"{at}", "model": name, "revision": COMMIT, "experiment": "", "trust": trust_of(COMMIT),
-         "files": 1, "rows": len(rows), "digest": f"{at}", "card": False}
+def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *typed: str) -> TestClient:
+    """A site of some suites over an import whose scores are given row by row."""
+    usual = {"split": "test", "subset": "default", "flag": "", "data_revision": "1" * 40, "mteb_version": "2"}
+    entries = [
+        Import(model=name, scores={row["task"]: row["main_score"] for row in rows},
+               rows=[{"entry": at, **usual, **row} for row in rows])
         for at, (name, rows) in enumerate(models.items())
     ]  # fmt: skip
-    usual = {"split": "test", "subset": "default", "flag": "", "data_revision": "1" * 40, "mteb_version": "2"}
-    scores = [{"entry": at, **usual, **row} for at, rows in enumerate(models.values()) for row in rows]
-    tables = {
-        "entries": pa.Table.from_pylist(about, schema=SCHEMA),
-        "files": pa.table({"entry": pa.array([], pa.int32())}),
-        "scores": pa.Table.from_pylist(scores),
-    }
-    home = imported.Imported.home(folder, "mteb-results")
-    with imported.Imported.lock(home):
-        imported.Imported.publish(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
-
-
-def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *typed: str) -> TestClient:
-    """A site of some suites over such an import."""
-    put_rows(folder / "results", models)
-    suites = {
-        slug(name): SiteSuite(
-            slug=slug(name), typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=":" not in name
-        )
-        for name in typed
-    }
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
+    site_data.put_imports(folder / "results", entries)
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites_of(*typed)):
         return TestClient(create_app(site_data.small_settings(folder)))
 
 

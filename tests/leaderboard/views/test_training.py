@@ -18,11 +18,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.core.lineage import ParentPart
-from harness.core.types import SuiteOptions
-from harness.plan import catalog
 from html_pages import BROWSER, figures, json_of, page, printed, rows_in, values_in
 from leaderboard.data.queries import Queries
-from leaderboard.data.suites import Scope, SiteSuite, slug
+from leaderboard.data.suites import Scope
 from leaderboard.views.suite_table import kinds_of, training_text
 from leaderboard.views.training import sweep_charts, sweeps_of
 from leaderboard.web.marks import leaks
@@ -368,11 +366,8 @@ CODE, LONG = "COIRCodeSearchNetRetrieval", "MultiLongDocRetrieval"
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """One model that go of CodeSearchNet and the development queries of MLDR chose, and one that none did."""
-    opened = {slug(typed): catalog.open_suite(typed, SuiteOptions()) for typed in PARTS}
-    listed = {
-        name: SiteSuite(slug=name, typed=typed, suite=suite, main=":" not in typed)
-        for typed, (name, suite) in zip(PARTS, opened.items(), strict=True)
-    }
+    listed = site_data.suites_of(*PARTS)
+    opened = {name: one.suite for name, one in listed.items()}
     chose = (opened["codesearchnet"].columns[0], opened["mldr"].columns[0])
     by = {c.name: {"task": t.name, "splits": t.splits, "subsets": t.subsets} for c in chose for t in c.tasks}
 
