@@ -147,6 +147,13 @@ def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClie
     assert f"a part of the tasks only: {len(lacking)}." in page(client, "/pareto?suite=nanobeir").text
 
 
+@pytest.mark.parametrize("x", ["parameters", "tokens"])
+def test_incomplete_points_alone_have_no_frontier(client: TestClient, x: str) -> None:
+    document = read(client, f"x={x}&part=1&q=m9")
+    assert [p["model"] for p in values_in(document, "points")] == ["acme/m9"]
+    assert values_in(document, "frontier") == []
+
+
 def test_the_plot_holds_the_points_of_the_table(client: TestClient) -> None:
     found = figure_of(client, "part=1")
     *groups, line = found["data"]
