@@ -144,14 +144,14 @@ def _mean(mean: MeanOutcome, href: str) -> TableRow:
     return values_row(
         link(mean.suite, href),
         verdict_cell(mean.verdict),
-        *_numbers(mean),
+        *_show_numbers(mean),
         Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
         mean.wanted,
         key=mean.suite,
     )
 
 
-def _numbers(outcome: MeanOutcome | TaskOutcome, pages: Sequence[str] = ("", "")) -> Iterator[Cell]:
+def _show_numbers(outcome: MeanOutcome | TaskOutcome, pages: Sequence[str] = ("", "")) -> Iterator[Cell]:
     """What is known of a mean or a task; `pages` are those of the candidate's and the baseline's result."""
     yield from map(delta_cell, (outcome.delta, outcome.low, outcome.high))
     yield _p(outcome.p)
@@ -180,7 +180,7 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> TableRow:
     return values_row(
         link(task.task, note=what, href=href),
         verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
-        *_numbers(task, pages),
+        *_show_numbers(task, pages),
         units + runs or None,
         " · ".join(filter(None, ("collapsed" * task.collapsed, task.reason, task.to_settle))) or None,
         key=task.task,

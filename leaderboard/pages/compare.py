@@ -23,7 +23,7 @@ from leaderboard.views.comparison import Common, Gap, common, differing, measure
 from leaderboard.views.suite_table import made_of, mean_cell, mean_of, task_cell
 from leaderboard.views.task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
-from leaderboard.web.filters import REVISIONS, Control, Options, choices, form, search
+from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, form, offer
 from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import PRINTED, Page, check_name, missing, serve_page
 from leaderboard.web.parameters import State, Text, Texts, address
@@ -75,7 +75,7 @@ def _view(site: Site, state: _CompareState) -> Page:
     queries = site.queries
     entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
     check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    parts, controls = _chooser(queries, entries, state), [search(state, "Add a model")]
+    parts, controls = _chooser(queries, entries, state), [ask_name(state, "Add a model")]
     if not LEAST <= len(entries) <= MOST:
         return Page(
             title="Compare",
@@ -187,7 +187,7 @@ def _controls(queries: Queries, shared: Common, state: _CompareState) -> list[Co
         "revisions": ("Scores", REVISIONS),
     }  # fmt: skip
     values = {"suite": own.slug, "view": shared.scores.convention}
-    return choices(state, offered, values=values, always=("suite",))
+    return offer(state, offered, values=values, always=("suite",))
 
 
 def _lead(shared: Common) -> str:
@@ -214,7 +214,7 @@ def _notes(shared: Common) -> list[str]:
     return notes
 
 
-def _heads(labels: Sequence[str], key: str = "s") -> dict[str, str]:
+def _label_entries(labels: Sequence[str], key: str = "s") -> dict[str, str]:
     """The columns of the entries: key and heading."""
     return {f"{key}{at}": label for at, label in enumerate(labels)}
 
@@ -271,7 +271,7 @@ def _facts_table(
     for slug in slugs[1:]:
         others = [other for other in slugs if other != slug]
         turn.append(Cell(text="make it the first", href=f"{PATH}?{state.query(m=[slug, *others])}"))
-    heads = {"fact": "Fact", **_heads(_labels(entries)), "differs": "Differs"}
+    heads = {"fact": "Fact", **_label_entries(_labels(entries)), "differs": "Differs"}
     return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
 
 
@@ -319,7 +319,7 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
         cells = [mean_cell(means, row, None, entry.seeds) for row, entry in enumerate(shared.entries)]
         marked = [mean_of(cell, scores, row) for row, cell in enumerate(cells)]
         rows.append([name, *marked, f"{means.expected} {means.over}"])
-    entries = _heads(labels)
+    entries = _label_entries(labels)
     caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
     return values_table(
         "means", caption, {"mean": "Mean", **entries, "of": "Of"}, rows, " ".join(entries),
@@ -453,7 +453,7 @@ def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> T
             head = link(column.name, column_path(site_suite, column))
             cells = [task_cell(scores, row, at, queries.entries) for row in range(len(labels))]
             rows.append(values_row(head, column.type, *cells, key=column.name))
-    nobody, entries = int((~there).sum()), _heads(labels)
+    nobody, entries = int((~there).sum()), _label_entries(labels)
     return values_table(
         "missing", "Not compared, as not all have it", {"name": "Task", "type": "Type", **entries}, rows,
         " ".join(entries),
@@ -469,7 +469,7 @@ def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Seq
     ]
     return values_table(
         "differences", "Measured entries: fields that differ on tasks that all have",
-        {"field": "Field", **_heads(labels, "e"), "tasks": "Tasks"}, rows, "tasks",
+        {"field": "Field", **_label_entries(labels, "e"), "tasks": "Tasks"}, rows, "tasks",
         notes=["Times, rates and memory are left out: they are measurements, not conditions."],
         says={"tasks": "On how many of the tasks it differs."},
     )  # fmt: skip

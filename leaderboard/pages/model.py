@@ -13,7 +13,7 @@ from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbon
 from leaderboard.data.entries import precedence
 from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.cells import size_cell
+from leaderboard.views.cells import make_size_cell
 from leaderboard.views.check_tables import judged_table
 from leaderboard.views.model_scores import (
     TRUST,
@@ -36,7 +36,7 @@ from leaderboard.views.training import (
     training_charts,
     training_table,
 )
-from leaderboard.web.filters import Form, form, search
+from leaderboard.web.filters import Form, ask_name, form
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, check_name, missing, serve_page
 from leaderboard.web.parameters import Paging, State, Text, address, paging
@@ -146,7 +146,7 @@ def _children_table(queries: Queries, model: _Model) -> Table:
         (
             link(e.model, f"/models/{e.model_slug}", kind=kinds_of(e)),
             Cell(text=e.recipe or "its makers", value=e.recipe, note=made_of(e)),
-            size_cell(e.parameters),
+            make_size_cell(e.parameters),
             e.tasks,
         )
         for e in sorted(made.values(), key=lambda e: e.model.casefold())
@@ -319,7 +319,7 @@ def _results(
     inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
     some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
     where = paging(len(some), state, path)
-    controls = form(state, path, [search(state, "Tasks", "part of a task, a type or a suite")])
+    controls = form(state, path, [ask_name(state, "Tasks", "part of a task, a type or a suite")])
     if not rows:
         return [], where, controls, 0
     fields = result_fields(shown)

@@ -11,7 +11,7 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
-from leaderboard.views.cells import size_cell, when_text
+from leaderboard.views.cells import make_size_cell, when_text
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -117,7 +117,7 @@ def _backbones(site: Site) -> Iterator[_Board]:
             more=f"All {len(counts)} backbones",
             rows=[
                 (EMPTY, link(one.name, f"/models/{one.slug}"),
-                 size_cell(one.parameters, unknown=""),
+                 make_size_cell(one.parameters, unknown=""),
                  Cell(text=f"{count} numbers", value=count))
                 for one, count in known
             ],
@@ -133,7 +133,7 @@ def _place(table: SuiteTable, row: int) -> list[Cell]:
     return [
         Cell(text=str(rank or "–"), value=rank or None),
         replace(model, text=entry.model),
-        size_cell(size, unknown=""),
+        make_size_cell(size, unknown=""),
         replace(score, text=score_text(float(scores.over_tasks.values[row]))),
     ]
 

@@ -68,7 +68,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
             link(paper.name, f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
-            *map(_plain_number, (paper.year, len(paper.tables), paper.numbers, _odd(paper))),
+            *map(_show_plainly, (paper.year, len(paper.tables), paper.numbers, _odd(paper))),
             key=slug,
         )
         for slug, paper in papers.items()
@@ -78,7 +78,7 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
     )
 
 
-def _plain_number(value: int) -> Cell:
+def _show_plainly(value: int) -> Cell:
     return Cell(text=str(value), value=value)
 
 

@@ -22,7 +22,17 @@ from leaderboard.views import sorting
 from leaderboard.views.costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
 from leaderboard.views.suite_table import untouched_note
 from leaderboard.web.charts import Axis, Scatter, chart, frontier_points
-from leaderboard.web.filters import EACH, Control, EntryState, Form, Options, chips, choices, controls, form
+from leaderboard.web.filters import (
+    EACH,
+    Control,
+    EntryState,
+    Form,
+    Options,
+    chips,
+    controls,
+    form,
+    offer,
+)
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import Paging, Text, paging
 from leaderboard.web.site import Site
@@ -267,7 +277,7 @@ def _tables(points: _Points, where: Paging, state: _ParetoState, score: _Score, 
         column(
             "model", "Model", lambda dot: link(dot.label, dot.href, note=dot.entry.treatment), sticky=True
         ),
-        column("x", label, lambda dot: _amount_cell(dot, measure.text), numeric=True),
+        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True),
         column("score", _capital(score.label), _score_cell, numeric=True),
     ]
     gain = column("step", "Gain", lambda dot: _gain(dot, neighbours.get(id(dot))), numeric=True, note=GAIN)
@@ -291,11 +301,11 @@ def _tables(points: _Points, where: Paging, state: _ParetoState, score: _Score, 
     ]
 
 
-def _model_cell(dot: Dot) -> Cell:
+def _show_model(dot: Dot) -> Cell:
     return link(dot.label, dot.href, note=dot.entry.treatment)
 
 
-def _amount_cell(dot: Dot, text: Callable[[Any], str]) -> Cell:
+def _show_amount(dot: Dot, text: Callable[[Any], str]) -> Cell:
     amount = dot.amount
     return Cell(text=text(amount), value=str(amount) if isinstance(amount, date) else amount)
 
@@ -338,7 +348,7 @@ def _form(
         "scale": ("Axis", () if state.x == "date" else SCALES),
     }
     values = {"device": across.device, "view": scores.convention}
-    own = choices(state, offered, values=values, always=("suite", "y"), more=("view", "each", "scale"))
+    own = offer(state, offered, values=values, always=("suite", "y"), more=("view", "each", "scale"))
     if state.x == "cost":
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"

@@ -13,7 +13,7 @@ from harness.jobs.recipe import RecipeEntry
 from harness.plan import catalog
 from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.cells import size_cell
+from leaderboard.views.cells import make_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, standings, standings_table
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import made_of, mean_cell, model_cell
@@ -132,7 +132,7 @@ def _start_cell(one: Standing) -> Cell:
 MODEL_FIELDS: Sequence[TableField[Standing]] = [
     TableField("model", "Model", lambda one: model_cell(one.entry)),
     TableField("recipe", "Recipe", lambda one: Cell(text=one.entry.recipe or "")),
-    TableField("parameters", "Size", lambda one: size_cell(one.entry.parameters), numeric=True),
+    TableField("parameters", "Size", lambda one: make_size_cell(one.entry.parameters), numeric=True),
 ]
 START = TableField[Standing]("treatment", "Seeds and start", _start_cell)
 

@@ -15,7 +15,7 @@ from leaderboard.data.suites import SiteSuite
 from leaderboard.views.model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import notes_on, training_charts
-from leaderboard.web.filters import form, search
+from leaderboard.web.filters import ask_name, form
 from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
@@ -181,7 +181,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         "command": _command(site.queries.suites.values(), entry, row.task),
         "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
-    controls = [search(state, "Scores", "part of a split, subset or metric")]
+    controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(

@@ -15,7 +15,7 @@ from leaderboard.data.suites import REASONS, SiteSuite, views
 from leaderboard.views import sorting
 from leaderboard.views.suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.views.task_scores import column_path
-from leaderboard.web.filters import CHIPS, EACH, Control, Form, Options, chips, choices, controls, form
+from leaderboard.web.filters import CHIPS, EACH, Control, Form, Options, chips, controls, form, offer
 from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
@@ -126,7 +126,7 @@ def _form(table: SuiteTable) -> Form:
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
-    own = choices(state, offered, values={"view": scores.convention})
+    own = offer(state, offered, values={"view": scores.convention})
     if any(card.instructions for card in cards):
         own.append(
             Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
@@ -220,13 +220,13 @@ def _suites_view(site: Site, state: _SuitesState) -> Page:
     column = sorting.Field[SiteSuite]
     fields = [
         column("name", "Suite", lambda one: link(one.suite.title, f"/suites/{one.slug}"), sticky=True),
-        column("entries", "Models", lambda one: _count_cell(known.get(one.slug, 0), one.slug in printed),
+        column("entries", "Models", lambda one: _show_count(known.get(one.slug, 0), one.slug in printed),
                numeric=True),
         column("columns", "Tasks", lambda one: len(one.suite.columns), numeric=True),
         column("types", "Task types",
                lambda one: ", ".join(dict.fromkeys(column.type for column in one.suite.columns))),
-        column("about", "About", _about_cell),
-        column("typed", "On the command line", _typed_cell),
+        column("about", "About", _show_about),
+        column("typed", "On the command line", _show_typed),
     ]  # fmt: skip
     some = sum(suite.slug in printed or suite.slug in known for suite in suites)
     table = sorting.fill_table(
@@ -242,17 +242,17 @@ def _suites_view(site: Site, state: _SuitesState) -> Page:
     )
 
 
-def _count_cell(entries: int, printed: bool) -> Cell:
+def _show_count(entries: int, printed: bool) -> Cell:
     text, kind = str(entries or ("papers" if printed else "–")), "" if entries or printed else "none"
     return Cell(text=text, value=entries, kind=kind)
 
 
-def _about_cell(suite: SiteSuite) -> Cell:
+def _show_about(suite: SiteSuite) -> Cell:
     about = describe_suite(suite.typed, suite.suite.title).text
     short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
     return Cell(text=short, value=about, note=about if short != about else "")
 
 
-def _typed_cell(suite: SiteSuite) -> Cell:
+def _show_typed(suite: SiteSuite) -> Cell:
     typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
     return Cell(text=typed, value=suite.typed)

@@ -14,7 +14,7 @@ from leaderboard.data.descriptions import describe_task
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
-from leaderboard.views.cells import score_cell, size_cell
+from leaderboard.views.cells import make_size_cell, score_cell
 from leaderboard.views.suite_table import GONE, kinds_of, made_of
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
@@ -42,9 +42,9 @@ from leaderboard.web.filters import (
     Form,
     Options,
     chips,
-    choices,
     controls,
     form,
+    offer,
 )
 from leaderboard.web.formats import over_seeds, some_seeds
 from leaderboard.web.marks import choices_made, leaks, texts_text
@@ -196,7 +196,7 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
                numeric=True),
         column("interval", "95 %", _interval, numeric=True,
                note="The interval over seeds and examples, where it is known."),
-        column("parameters", "Size", lambda one: size_cell(one.entry.parameters),
+        column("parameters", "Size", lambda one: make_size_cell(one.entry.parameters),
                lambda one: one.entry.parameters, numeric=True, note="Parameters."),
         column("origin", "Origin", lambda one: link(one.entry.origin, kind=one.entry.origin),
                lambda one: one.entry.origin, note="Where the score comes from."),
@@ -346,7 +346,7 @@ def _form(state: _TaskState, path: str, asked: _Asked) -> Form:
         "revisions": ("Scores", REVISIONS),
         "each": ("A row for", EACH),
     }
-    own = choices(state, offered, values={"scope": asked.question.name}, more=("each",))
+    own = offer(state, offered, values={"scope": asked.question.name}, more=("each",))
     entries = [one.entry for one in asked.rows]
     return form(
         state, path, [*own, *controls(state, entries)], chips=chips(state, path, {**CHIPS, **OWN_CHIPS})

@@ -14,7 +14,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.task_scores import Best, all_questions, best_of, known_tasks, task_path
-from leaderboard.web.filters import Control, Form, Options, chips, choices, form, search
+from leaderboard.web.filters import Control, Form, Options, ask_name, chips, form, offer
 from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
@@ -155,8 +155,8 @@ def _form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
         "held": ("In a suite", HELD),
     }
     controls = [
-        search(state, "Task"),
-        *choices(state, offered, always=offered),
+        ask_name(state, "Task"),
+        *offer(state, offered, always=offered),
         Control(kind="check", name="scored", label="With results", checked=state.scored),
     ]
     values = {"suite": dict(offered["suite"][1])[state.suite], "held": dict(HELD)[state.held]}

@@ -17,7 +17,7 @@ from leaderboard.data.watches import opened
 from leaderboard.views.cells import counted, moment_cell, score_cell, when_text
 from leaderboard.views.check_tables import suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.filters import Options, choices, form
+from leaderboard.web.filters import Options, form, offer
 from leaderboard.web.page import Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
@@ -86,7 +86,7 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
                 ("Suite", one.suite, suite_path(queries, one.suite)),
                 ("Newest score", when_text(newest), ""),
             ],
-            "form": form(state, path, choices(state, offered)),
+            "form": form(state, path, offer(state, offered)),
             "paging": place,
         },
     )

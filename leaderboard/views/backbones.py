@@ -15,10 +15,10 @@ from leaderboard.data.backbones import Backbone, backbone_of, backbones_behind
 from leaderboard.data.papers import Paper, PaperValue
 from leaderboard.data.queries import SIZES, Entry, size_class
 from leaderboard.data.scores import SuiteScores
-from leaderboard.views.cells import size_cell
+from leaderboard.views.cells import make_size_cell
 from leaderboard.views.paper_tables import printed_cell
 from leaderboard.views.suite_table import mean_cell, mean_of
-from leaderboard.web.filters import CHIPS, SIZE_NAMES, Form, Options, chips, choices, form, search
+from leaderboard.web.filters import CHIPS, SIZE_NAMES, Form, Options, ask_name, chips, form, offer
 from leaderboard.web.page import check_name
 from leaderboard.web.parameters import State, Text
 from leaderboard.web.tables import Cell, link
@@ -46,7 +46,7 @@ def head_cells(backbone: Backbone) -> dict[str, Cell]:
     """The name and the size of a backbone."""
     return {
         "name": link(backbone.name, f"/models/{backbone.slug}"),
-        "parameters": size_cell(backbone.parameters, unknown=""),
+        "parameters": make_size_cell(backbone.parameters, unknown=""),
     }
 
 
@@ -140,6 +140,6 @@ def filters(state: BackboneState, path: str, sizes: Iterable[int | None]) -> For
         "size": ("Size", [("", "any"), *((name, SIZE_NAMES[name]) for name in SIZES if name in classes)]),
         "origin": ("Origin", [("", "any"), ("reported", "printed in papers"), ("measured", "measured here")]),
     }
-    controls = [search(state, "Backbone"), *choices(state, offered, always=offered)]
+    controls = [ask_name(state, "Backbone"), *offer(state, offered, always=offered)]
     texts = {name: CHIPS[name] for name in ("q", "size", "origin")}
     return form(state, path, controls, chips=chips(state, path, texts))

@@ -26,7 +26,7 @@ def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str
     return Cell(text=score_text(value), value=value, href=href, kind=kind, note=note)
 
 
-def size_cell(parameters: int | None, unknown: str = "?") -> Cell:
+def make_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
     """The cell of a number of parameters; `unknown` is the text of none."""
     return Cell(text=parameters_text(parameters) if parameters else unknown, value=parameters)
 

@@ -115,7 +115,7 @@ def form(
     )
 
 
-def search(state: Any, label: str, placeholder: str = "part of a name") -> Control:
+def ask_name(state: Any, label: str, placeholder: str = "part of a name") -> Control:
     """The field for a part of something's name, which is the parameter `q`."""
     return Control(kind="search", name="q", label=label, value=state.q, placeholder=placeholder)
 
@@ -124,7 +124,7 @@ Options: TypeAlias = "Mapping[str, tuple[str, Sequence[tuple[str, str]]]]"
 """By parameter the label of a choice, and the values with their names."""
 
 
-def choices(
+def offer(
     state: State,
     options: Options,
     *,
@@ -173,8 +173,8 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     }
     most = f"{state.most:g}" if state.most else ""
     return [
-        search(state, "Model"),
-        *choices(state, selects, more=("output", "recipe", "backbone", "trust")),
+        ask_name(state, "Model"),
+        *offer(state, selects, more=("output", "recipe", "backbone", "trust")),
         _number("most", "Parameters in millions, at most", most, least=0),
         _number("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),

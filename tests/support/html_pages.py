@@ -87,7 +87,7 @@ def page(client: TestClient, path: str, status: int = 200) -> Html:
     return Html(answer.text)
 
 
-def json_of(client: TestClient, path: str, status: int = 200) -> dict[str, Any]:
+def ask(client: TestClient, path: str, status: int = 200) -> dict[str, Any]:
     """A page as JSON; the path is the page's own, with its query."""
     where, _, query = path.partition("?")
     answer = client.get(f"{where}.json?{query}")
@@ -96,18 +96,18 @@ def json_of(client: TestClient, path: str, status: int = 200) -> dict[str, Any]:
     return found
 
 
-def rows_in(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def find_rows(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """The rows of a table of a page's JSON; none where there is no such table."""
     return [row for one in document["tables"] if one["name"] == name for row in one["rows"]]
 
 
-def values_in(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def find_values(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """The values of such a table: for each row by column."""
-    rows = rows_in(document, name)
+    rows = find_rows(document, name)
     return [{key: cell["value"] for key, cell in row["cells"].items()} for row in rows]
 
 
-def entries_of(client: TestClient) -> dict[tuple[str, str], str]:
+def list_entries(client: TestClient) -> dict[tuple[str, str], str]:
     """The entries of a site by model and origin, but for those of papers."""
     entries = client.app.state.site.queries.entries.values()  # type: ignore[attr-defined]
     return {(e.model, e.origin): e.slug for e in entries if e.origin != "reported"}

@@ -82,7 +82,7 @@ class Import:
     rows: Sequence[dict[str, Any]] = ()
 
 
-def suites_of(*typed: str) -> dict[str, SiteSuite]:
+def open_suites(*typed: str) -> dict[str, SiteSuite]:
     """Suites as a site lists them, by slug."""
     opened = {name: catalog.open_suite(name, SuiteOptions()) for name in typed}
     return {slug(name): SiteSuite(slug=slug(name), typed=name, suite=one, main=":" not in name)
@@ -92,7 +92,7 @@ def suites_of(*typed: str) -> dict[str, SiteSuite]:
 @cache
 def suites() -> dict[str, SiteSuite]:
     """The suites of the site, by slug."""
-    return suites_of(*TYPED)
+    return open_suites(*TYPED)
 
 
 def task(name: str) -> Task:

@@ -21,7 +21,7 @@ import site_data
 from check_data import TASKS, small_check
 from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
-from html_pages import BROWSER, Html, figures, json_of, printed, rows_in
+from html_pages import BROWSER, Html, ask, figures, find_rows, printed
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
 from leaderboard.data.checks import line_of, name_of
 from leaderboard.pages.watches import values_of
@@ -47,7 +47,7 @@ def page(client: TestClient, path: str) -> Html:
 
 
 def rows(client: TestClient, path: str, name: str) -> list[dict[str, Any]]:
-    return rows_in(json_of(client, path.removesuffix(".json")), name)
+    return find_rows(ask(client, path.removesuffix(".json")), name)
 
 
 def test_every_line_with_its_last_verdict(client: TestClient) -> None:
@@ -202,7 +202,7 @@ def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
         small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall).write(results)
     client = opened(tmp_path)
     for name, overall in (("0123456789ab", "improved"), ("20260102T040000-0123456789ab", "regressed")):
-        assert json_of(client, f"/check/{name}")["data"]["check"]["overall"] == overall
+        assert ask(client, f"/check/{name}")["data"]["check"]["overall"] == overall
 
 
 @pytest.mark.parametrize("path", ["/check/none", "/checks/none", "/check/..%2f..", "/watch/none"])

@@ -22,7 +22,7 @@ import site_data
 from harness.core.lineage import Lineage
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
-from html_pages import BROWSER, Html, entries_of, figures, json_of, page, rows_in, values_in
+from html_pages import BROWSER, Html, ask, figures, find_rows, find_values, list_entries, page
 from leaderboard.views.comparison import Common, common, differing
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
@@ -42,17 +42,17 @@ def parsed(client: TestClient, query: Mapping[str, Any]) -> Html:
 
 
 def asked(client: TestClient, status: int = 200, **query: Any) -> Any:
-    return json_of(client, f"/compare?{urlencode(query, doseq=True)}", status)
+    return ask(client, f"/compare?{urlencode(query, doseq=True)}", status)
 
 
 def rows(page: Any, name: str) -> dict[str, dict[str, Any]]:
     """The rows of a table by their first cell, each as values."""
-    return {str(next(iter(row.values()))): row for row in values_in(page, name)}
+    return {str(next(iter(row.values()))): row for row in find_values(page, name)}
 
 
 @pytest.fixture(scope="module")
 def slugs(client: TestClient) -> dict[str, str]:
-    found = entries_of(client)
+    found = list_entries(client)
     return {
         "minilm": found["minilm-ish", "measured"], "base": found["acme/tiny-base", "imported"],
         "large": found["acme/tiny-large", "imported"], "hostile": found[HOSTILE, "imported"],
@@ -87,7 +87,7 @@ def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[
     missing = rows(document, "missing")
     assert list(missing) == NANO[3:]
     assert missing[NANO[3]]["s0"] == shown(site_data.spread_scores(NANO, 0.52)[NANO[3]])
-    row = rows_in(document, "missing")[0]["cells"]
+    row = find_rows(document, "missing")[0]["cells"]
     assert (row["s1"]["text"], row["s1"]["kind"]) == ("–", "none")
 
 
@@ -96,7 +96,7 @@ def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
     one = {name: round(float(0.5 + d), 6) for name, d in zip(NANO, spread, strict=True)}
     two = dict.fromkeys(NANO, 0.5)
     client = site_of(tmp_path, Import(model="a/one", scores=one), Import(model="a/two", scores=two))
-    found = entries_of(client)
+    found = list_entries(client)
     document = asked(client, m=[found["a/one", "imported"], found["a/two", "imported"]])
     (pair,) = rows(document, "pairs").values()
     test = stats.ttest_rel(list(one.values()), list(two.values()))
@@ -111,9 +111,9 @@ def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
 def test_equal_entries_tie_everywhere_and_cannot_be_told_apart(tmp_path: Path) -> None:
     same = [Import(model=f"a/{name}", scores=dict.fromkeys(NANO, 0.5)) for name in ("one", "two", "three")]
     client = site_of(tmp_path, *same)
-    document = asked(client, m=list(entries_of(client).values()))
-    assert {row["ties"] for row in values_in(document, "pairs")} == {13}
-    assert {row["tasks_verdict"] for row in values_in(document, "pairs")} == {"cannot be told apart"}
+    document = asked(client, m=list(list_entries(client).values()))
+    assert {row["ties"] for row in find_values(document, "pairs")} == {13}
+    assert {row["tasks_verdict"] for row in find_values(document, "pairs")} == {"cannot be told apart"}
     assert {row["best"] for row in rows(document, "tasks").values()} == {"tie"}
 
 
@@ -123,7 +123,7 @@ def test_few_common_tasks_give_no_interval_and_no_tie(tmp_path: Path, count: int
     good = dict(zip(NANO[:count], [0.62, 0.71, 0.93, 0.5, 0.4], strict=False))
     random = dict(zip(NANO[:count], [0.05, 0.02, 0.30, 0.01, 0.03], strict=False))
     client = site_of(tmp_path, Import(model="a/good", scores=good), Import(model="a/random", scores=random))
-    (pair,) = values_in(asked(client, m=list(entries_of(client).values())), "pairs")
+    (pair,) = find_values(asked(client, m=list(list_entries(client).values())), "pairs")
     assert "tasks_half" not in pair
     assert (pair["ties"], pair["tasks_verdict"]) == (0, "too few tasks to say")
 
@@ -159,12 +159,12 @@ def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
         put_queries(folder, "two", "d", two)
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    document = asked(client, m=[entries_of(client)[name, "measured"] for name in ("one", "two")])
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
     differences = {name: one[name] - two[name] for name in one}
     apart = [name for name, gaps in differences.items() if stats.ttest_1samp(gaps, 0).pvalue < 0.05]
     assert apart == NANO[:1]
     assert [row["best"] for row in rows(document, "tasks").values()] == ["A one", "tie", "tie"]
-    (pair,) = values_in(document, "pairs")
+    (pair,) = find_values(document, "pairs")
     assert (pair["wins"], pair["losses"], pair["ties"]) == (1, 0, 2)
     wide = 1.96 * np.sqrt(sum(np.var(gaps, ddof=1) / 200 for gaps in differences.values())) / 3
     assert pair["tasks_half"] == pytest.approx(100 * wide, rel=0.1)
@@ -191,7 +191,7 @@ def test_seeds_of_a_training_are_tested_together(tmp_path: Path) -> None:
     site: Site = client.app.state.site  # type: ignore[attr-defined]
     chosen = [e.slug for e in site.queries.entries.values() if e.origin == "measured" and not e.member]
     assert len(chosen) == 2
-    (pair,) = values_in(asked(client, m=chosen), "pairs")
+    (pair,) = find_values(asked(client, m=chosen), "pairs")
     assert (abs(pair["tasks"]), pair["ties"]) == (6, 0)
     reach = 100 * stats.t.ppf(0.975, 2) * np.std(lifts, ddof=1) * np.sqrt(1 / 3 + 1)
     assert pair["tasks_half"] == pytest.approx(reach, rel=0.15)
@@ -205,8 +205,8 @@ def test_examples_of_other_queries_decide_nothing(tmp_path: Path) -> None:
         put_queries(folder, "two", "d", {NANO[0]: draw.uniform(0.3, 0.9, 150)})
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    document = asked(client, m=[entries_of(client)[name, "measured"] for name in ("one", "two")])
-    assert values_in(document, "pairs")[0]["tasks_verdict"] == "too few tasks to say"
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
+    assert find_values(document, "pairs")[0]["tasks_verdict"] == "too few tasks to say"
 
 
 @pytest.mark.parametrize(("lift", "verdict"), [(0, "A one is higher"), (0.05, "too few tasks to say")])
@@ -238,9 +238,9 @@ def test_examples_of_another_metric_than_that_shown_decide_nothing(
         put_pairs(folder, "two", "d", 1.0, lift)
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    document = asked(client, m=[entries_of(client)[name, "measured"] for name in ("one", "two")])
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
     assert list(rows(document, "tasks")) == [task.name]
-    assert values_in(document, "pairs")[0]["tasks_verdict"] == verdict
+    assert find_values(document, "pairs")[0]["tasks_verdict"] == verdict
 
 
 def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path)
     left = {name: 0.1 * (at + 1) for at, name in enumerate(KOREAN) if name != KOREAN[0]}
     right = {name: 0.05 * (at + 1) for at, name in enumerate(KOREAN) if name != "KorSTS"}
     client = site_of(tmp_path, Import(model="a/left", scores=left), Import(model="a/right", scores=right))
-    found = entries_of(client)
+    found = list_entries(client)
     document = asked(client, m=[found["a/left", "imported"], found["a/right", "imported"]])
     types: dict[str, list[str]] = {}
     for name in KOREAN:
@@ -259,7 +259,7 @@ def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path)
     for column, scores in (("s0", left), ("s1", right)):
         wanted = np.mean([np.mean([scores[name] for name in some]) for some in types.values()])
         assert means["Over types"][column] == shown(float(wanted))
-    assert values_in(document, "pairs")[0]["types"] == pytest.approx(
+    assert find_values(document, "pairs")[0]["types"] == pytest.approx(
         means["Over types"]["s0"] - means["Over types"]["s1"], abs=0.0101
     )
 
@@ -269,7 +269,7 @@ def test_means_are_bars_by_type(client: TestClient, slugs: dict[str, str], tmp_p
     models = [Import(model=f"a/{n}", scores=site_data.spread_scores(KOREAN, n / 10)) for n in (4, 6)]
     korean = site_of(tmp_path, *models)
     for asking, chosen in (
-        (korean, [*entries_of(korean).values()]),
+        (korean, [*list_entries(korean).values()]),
         (client, [slugs["base"], slugs["large"]]),
     ):
         found = asked(asking, m=chosen)
@@ -329,7 +329,7 @@ def test_the_suite_with_the_most_in_common_is_taken(client: TestClient, slugs: d
     chosen = [slugs["base"], slugs["large"]]
     assert asked(client, m=chosen)["data"]["suite"] == "nanobeir"
     other = asked(client, m=chosen, suite="mteb-MTEB-kor-v1")
-    assert values_in(other, "tasks") == []
+    assert find_values(other, "tasks") == []
     assert "no task that all of them have" in other["notes"][0]
     assert asked(client, 404, m=chosen, suite="nanobier")["error"]["hint"].startswith("Did you mean nanobeir")
 
@@ -338,13 +338,13 @@ def test_scores_on_other_data_are_marked_and_left_out_of_pinned_data(tmp_path: P
     scores = site_data.spread_scores(KOREAN, 0.5)
     pinned = Import(model="a/one", scores=scores)
     client = site_of(tmp_path, pinned, Import(model="a/two", scores=scores, others=KOREAN[:2]))
-    chosen = list(entries_of(client).values())
+    chosen = list(list_entries(client).values())
     every = asked(client, m=chosen)
-    assert len(values_in(every, "tasks")) == 6
+    assert len(find_values(every, "tasks")) == 6
     assert "On 2 of the tasks" in every["notes"][0]
     assert rows(every, "facts")["Data"]["s1"] == "pinned on 4 of 6 tasks"
     strict = asked(client, m=chosen, revisions="pinned")
-    assert len(values_in(strict, "tasks")) == 4
+    assert len(find_values(strict, "tasks")) == 4
     assert "2 more of its tasks" in strict["notes"][0]
     assert rows(strict, "missing").keys() == set(KOREAN[:2])
 
@@ -372,7 +372,7 @@ def test_tasks_are_sorted_and_filtered(client: TestClient, slugs: dict[str, str]
     assert asked(client, 404, m=chosen, sort="d7")["error"]["hint"]
     models = [Import(model=f"a/{n}", scores=site_data.spread_scores(KOREAN, n / 10)) for n in (4, 6)]
     korean = site_of(tmp_path, *models)
-    only = rows(asked(korean, m=list(entries_of(korean).values()), type="STS"), "tasks")
+    only = rows(asked(korean, m=list(list_entries(korean).values()), type="STS"), "tasks")
     assert {row["type"] for row in only.values()} == {"STS"}
 
 
@@ -380,12 +380,12 @@ def test_too_few_and_too_many_are_said_with_the_chooser(client: TestClient, tmp_
     assert "Choose 2 to 6 entries" in page(client, "/compare").text
     many = [Import(model=f"a/m{n}", scores={NANO[0]: n / 10}) for n in range(7)]
     crowd = site_of(tmp_path, *many)
-    chosen = list(entries_of(crowd).values())
+    chosen = list(list_entries(crowd).values())
     document = parsed(crowd, {"m": chosen})
     assert "7 entries are chosen" in document.text
     assert document.text.count("remove ") == 7
     assert asked(crowd, m=chosen)["tables"] == []
-    assert len(values_in(asked(crowd, m=chosen[:6]), "pairs")) == 15
+    assert len(find_values(asked(crowd, m=chosen[:6]), "pairs")) == 15
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1]}).text
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1] * 2}).text
 
@@ -417,7 +417,7 @@ def test_hostile_names_are_escaped(client: TestClient, slugs: dict[str, str]) ->
 
 def test_entries_without_anything_in_common_are_said(client: TestClient, slugs: dict[str, str]) -> None:
     document = asked(client, m=[slugs["glue"], slugs["base"]])
-    assert values_in(document, "tasks") == []
+    assert find_values(document, "tasks") == []
     assert "no task that all of them have" in document["notes"][0]
     assert parsed(client, {"m": [slugs["glue"], slugs["base"]]}).text.count("tiny-base") > 2
 
@@ -436,7 +436,7 @@ def printed(client: TestClient, model: str, treatment: str) -> str:
 def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path) -> None:
     """NeoBERT's 51.3 is a mean over tasks and OptiBERT's 51.9 one over types: like for like NeoBERT leads."""
     (tmp_path / "results").mkdir()
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites_of("mteb-v1")):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.open_suites("mteb-v1")):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
     chosen = [
         printed(client, "NeoBERT_4096 (medium)", "table 4"),
@@ -448,7 +448,7 @@ def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path
     assert [means["Over tasks"][s] for s in ("s0", "s1")] == [51.32, 50.44]
     assert means["Retrieval"]["s0"] == pytest.approx(31.6)
     assert "no task to compare on" in document["notes"][0]
-    assert values_in(document, "pairs") == []
+    assert find_values(document, "pairs") == []
 
 
 def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
@@ -461,7 +461,7 @@ def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
     tasks = rows(document, "tasks")
     assert tasks["MNLI"]["d1"] == pytest.approx(0.1)
     assert tasks["RTE"]["d1"] == pytest.approx(-2.3)
-    (pair,) = values_in(document, "pairs")
+    (pair,) = find_values(document, "pairs")
     assert (pair["wins"], pair["losses"], pair["ties"]) == (7, 1, 0)
 
 
@@ -482,7 +482,7 @@ def test_why_measured_entries_differ(tmp_path: Path) -> None:
         measured(folder, "two", "d", threads=8, written="2026-11-09T00:00:00+00:00", seconds={"encode": 9})
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    document = asked(client, m=[entries_of(client)[name, "measured"] for name in ("one", "two")])
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
     found = rows(document, "differences")
     assert found.keys() == {"provenance.threads"}
     assert found["provenance.threads"] == {
@@ -496,7 +496,7 @@ def test_measured_entries_that_differ_in_nothing_are_said(tmp_path: Path) -> Non
         measured(folder, "two", "d")
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    document = parsed(client, {"m": [entries_of(client)[name, "measured"] for name in ("one", "two")]})
+    document = parsed(client, {"m": [list_entries(client)[name, "measured"] for name in ("one", "two")]})
     assert "nothing else differs on their 13 common tasks" in document.text
 
 

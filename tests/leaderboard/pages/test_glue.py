@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 import site_data
 from fakes import artifact
 from harness.core.lineage import ParentPart
-from html_pages import BROWSER, Html, figures, json_of, page, rows_in
+from html_pages import BROWSER, Html, ask, figures, find_rows, page
 from leaderboard.data.backbones import BENCHMARKS
 from paper_data import vectors, with_metrics
 from suites.glue import TASKS, VIEWS
@@ -56,7 +56,7 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    listed = {**site_data.suites(), **site_data.suites_of("beir")}
+    listed = {**site_data.suites(), **site_data.open_suites("beir")}
     with (
         mock.patch("site_data.suites", return_value=listed),
         TestClient(site_data.small_app(tmp_path_factory.mktemp("glue"), fill)) as found,
@@ -79,7 +79,7 @@ def is_number(text: str) -> bool:
 
 def table(client: TestClient, path: str, name: str) -> list[tuple[str, Cells]]:
     """The rows of a table in JSON, each with the heading above it."""
-    return [(row["group"], row["cells"]) for row in rows_in(json_of(client, path), name)]
+    return [(row["group"], row["cells"]) for row in find_rows(ask(client, path), name)]
 
 
 def value(cells: Cells, key: str) -> Any:

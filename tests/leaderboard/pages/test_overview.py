@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.storage.record import Record
-from html_pages import BROWSER, json_of
+from html_pages import BROWSER, ask
 from leaderboard.pages.overview import TEXTS
 from leaderboard.views.suite_table import SuiteState
 from leaderboard.web.site import BOARDS
@@ -32,7 +32,7 @@ from site_data import (
 
 
 def tables() -> dict[str, list[dict[str, Any]]]:
-    document = json_of(TestClient(standard_app()), "/index")
+    document = ask(TestClient(standard_app()), "/index")
     return {table["name"]: [row["cells"] for row in table["rows"]] for table in document["tables"]}
 
 
@@ -199,7 +199,7 @@ def test_no_page_leads_to_a_parameter_that_is_none() -> None:
 
 
 def suite(**query: Any) -> dict[str, Any]:
-    return json_of(TestClient(standard_app()), f"{SUITE}?{urlencode(query, doseq=True)}")
+    return ask(TestClient(standard_app()), f"{SUITE}?{urlencode(query, doseq=True)}")
 
 
 def test_a_bare_name_stands_for_its_column() -> None:

@@ -17,7 +17,7 @@ import site_data
 from fakes import artifact
 from harness.core.lineage import MemberPart, ParentPart, SweepPart
 from harness.plan import catalog
-from html_pages import Html, json_of, page, rows_in, values_in
+from html_pages import Html, ask, find_rows, find_values, page
 from leaderboard.web.app import create_app
 from paper_data import vectors, with_metrics
 from site_data import Import, every_path
@@ -139,7 +139,7 @@ def test_a_mean_that_is_not_whole_is_left_out(client: TestClient) -> None:
 
 
 def test_measured_cells_lead_to_their_model_and_say_how(client: TestClient) -> None:
-    heads = [row["cells"]["model"] for row in rows_in(json_of(client, "/papers/neobert"), "table-3")]
+    heads = [row["cells"]["model"] for row in find_rows(ask(client, "/papers/neobert"), "table-3")]
     head = next(cell for cell in heads if "measured here" in cell["value"])
     assert (head["href"], head["kind"]) == ("/models/answerdotai--ModernBERT-base", "measured")
     assert "fresh seeds 42001–42003" in head["note"]
@@ -152,7 +152,7 @@ def test_imports_are_not_mixed_in(client: TestClient) -> None:
 
 
 def test_a_printed_name_leads_to_its_backbone(client: TestClient) -> None:
-    heads = [row["cells"]["model"] for row in rows_in(json_of(client, "/papers/neobert"), "table-3")]
+    heads = [row["cells"]["model"] for row in find_rows(ask(client, "/papers/neobert"), "table-3")]
     (neobert,) = [cell for cell in heads if cell["value"] == "NeoBERT_4096"]
     assert neobert["href"] == "/models/neobert"
     assert neobert["note"] == "stands for NeoBERT, chandar-lab/NeoBERT"
@@ -192,7 +192,7 @@ def fill_vectors(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def of_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    listed = site_data.suites_of("mteb-v1", "beir", "glue")
+    listed = site_data.open_suites("mteb-v1", "beir", "glue")
     with (
         mock.patch("site_data.suites", return_value=listed),
         TestClient(site_data.small_app(tmp_path_factory.mktemp("vectors"), fill_vectors)) as found,
@@ -240,7 +240,7 @@ def test_what_a_recipe_made_of_a_printed_model_stands_below_it(of_vectors: TestC
     assert (line["FiQA"], line["TREC-COVID"]) == ("90.00", "25.00")
     mean = f"{100 * (3 * 0.9 + 12 * 0.25) / 15:.2f}"
     assert line["Avg."] == f"{mean}, on MSMARCO (dev)"
-    cells = [row["cells"] for row in rows_in(json_of(of_vectors, "/papers/modernbert"), "table-7")]
+    cells = [row["cells"] for row in find_rows(ask(of_vectors, "/papers/modernbert"), "table-7")]
     marked = [key for row in cells for key, cell in row.items() if "selected" in cell.get("kind", "")]
     assert marked == ["NFCorpus", "SciFact", "FiQA", "Avg"]
 
@@ -257,7 +257,7 @@ def test_every_page_counts_a_papers_numbers_alike(client: TestClient) -> None:
     assert numbers > 1500
     assert f"{numbers:,} numbers that {len(PAPERS)} papers print" in client.get("/papers").text
     assert f"{numbers:,}" in client.get("/").text
-    sources = values_in(json_of(client, "/about"), "sources")
+    sources = find_values(ask(client, "/about"), "sources")
     printed = [row["scores"] for row in sources if row["origin"] == "reported"]
     assert sum(printed) == numbers
     own = [client.get(f"/papers/{slug}.json").json()["data"]["numbers"] for slug in PAPERS]
@@ -272,7 +272,7 @@ def test_names_of_fits_are_no_organisations_models(client: TestClient) -> None:
 
 def test_the_list_has_every_paper_with_its_count(client: TestClient) -> None:
     found = page(client, "/papers")
-    for slug, row in zip(PAPERS, rows_in(json_of(client, "/papers"), "papers"), strict=True):
+    for slug, row in zip(PAPERS, find_rows(ask(client, "/papers"), "papers"), strict=True):
         assert f"/papers/{slug}" in found.hrefs
         assert row["cells"]["numbers"]["value"] == sum(is_number(line["value"]) for line in committed(slug))
         assert row["cells"]["title"]["value"] in found.text

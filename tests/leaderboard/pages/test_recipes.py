@@ -16,7 +16,7 @@ from harness.core.identity import digest
 from harness.core.types import Artifact
 from harness.plan import catalog
 from harness.storage.record import Record
-from html_pages import Html, json_of, page, rows_in
+from html_pages import Html, ask, find_rows, page
 from site_data import HOSTILE, every_path
 from suites.glue import TASKS
 
@@ -69,7 +69,7 @@ def test_who_used_a_recipe(client: TestClient) -> None:
     head, *_ = Html(text).texts("used")
     assert head[:4] == ["Model", "Recipe", "Size", "Suite"]
     assert "<script>alert" not in text
-    used = rows_in(json_of(client, "/recipes/glue-optibert"), "used")
+    used = find_rows(ask(client, "/recipes/glue-optibert"), "used")
     cells = [row["cells"] for row in used]
     assert [one["model"]["value"] for one in cells] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
     own, other = "glue-optibert", "glue-optibert:table4"

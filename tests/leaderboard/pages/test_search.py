@@ -9,12 +9,12 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import json_of, page, rows_in
+from html_pages import ask, find_rows, page
 from leaderboard.pages.search import KINDS
 
 
 def hits(client: TestClient, query: str) -> list[dict[str, Any]]:
-    return [row["cells"] for row in rows_in(json_of(client, f"/search?q={quote(query)}"), "hits")]
+    return [row["cells"] for row in find_rows(ask(client, f"/search?q={quote(query)}"), "hits")]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
-from html_pages import BROWSER, json_of, rows_in
+from html_pages import BROWSER, ask, find_rows
 from leaderboard.views import suite_table
 from leaderboard.web.marks import KINDS, PLAIN
 from site_data import HOSTILE, Parsed, names, standard_app, suites
@@ -19,11 +19,11 @@ NANO = names("nanobeir")
 
 
 def asked(path: str = PATH, **query: Any) -> dict[str, Any]:
-    return json_of(TestClient(standard_app()), f"{path}?{urlencode(query, doseq=True)}")
+    return ask(TestClient(standard_app()), f"{path}?{urlencode(query, doseq=True)}")
 
 
 def rows(**query: Any) -> list[dict[str, Any]]:
-    return rows_in(asked(**query), "suite")
+    return find_rows(asked(**query), "suite")
 
 
 def shown(path: str) -> Parsed:

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from html_pages import BROWSER, figures, json_of, page, values_in
+from html_pages import BROWSER, ask, figures, find_values, page
 from leaderboard.data.queries import Entry
 from leaderboard.views.task_scores import (
     MOST,
@@ -36,7 +36,7 @@ KOREAN = site_data.names("mteb-MTEB-kor-v1")[0]
 
 def table(client: TestClient, path: str, name: str = "ranking") -> list[dict[str, Any]]:
     """The values of a table of a page."""
-    return values_in(json_of(client, path.replace(".json", "", 1)), name)
+    return find_values(ask(client, path.replace(".json", "", 1)), name)
 
 
 def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *typed: str) -> TestClient:
@@ -48,7 +48,7 @@ def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *
         for at, (name, rows) in enumerate(models.items())
     ]  # fmt: skip
     site_data.put_imports(folder / "results", entries)
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites_of(*typed)):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.open_suites(*typed)):
         return TestClient(create_app(site_data.small_settings(folder)))
 
 
