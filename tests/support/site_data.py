@@ -297,8 +297,8 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     scores: list[dict[str, Any]] = []
     files: list[dict[str, Any]] = []
     for number, one in enumerate(entries):
-        made = [row for name, score in one.scores.items() for row in _rows(number, name, score, one)]
-        rows = [*one.rows] or made
+        own = () if one.rows else one.scores.items()
+        rows = [*one.rows, *(row for name, score in own for row in _rows(number, name, score, one))]
         about.append(
             {"folder": f"{number}", "model": one.model, "revision": one.revision, "experiment": "",
              "trust": trust_of(one.revision), "files": len(one.scores), "rows": len(rows),

@@ -386,4 +386,4 @@ def test_a_printed_share_is_not_divided_again() -> None:
 
     for unit, value in (("fraction", "0.613"), ("score x100", "61.3")):
         points = list(printed_dots([paper(unit, value)], "glue", "column:CoLA"))
-        assert [(p.x, p.score) for p in points] == [(1e20, pytest.approx(0.613))]
+        assert [(p.amount, p.score) for p in points] == [(1e20, pytest.approx(0.613))]
