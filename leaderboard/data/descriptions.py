@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskDescription:
+class _TaskDescription:
     """A task or a benchmark: one text, a page about it, its BibTeX entry, and codes of its languages."""
 
     text: str = ""
@@ -24,7 +24,7 @@ class TaskDescription:
     def sentence(self) -> str:
         """The first sentence of the text.
 
-        >>> TaskDescription(text="Of St. Petersburg, v1.5. And more.").sentence
+        >>> _TaskDescription(text="Of St. Petersburg, v1.5. And more.").sentence
         'Of St. Petersburg, v1.5.'
         """
         return re.split(r"(?<=[a-z0-9)]{2}\.|\.\d\.) (?=[A-Z])", self.text)[0]
@@ -46,7 +46,7 @@ _OWN: Mapping[str, str] = {
 """Descriptions of the suites that mteb does not have."""
 
 
-def describe_task(name: str) -> TaskDescription:
+def describe_task(name: str) -> _TaskDescription:
     """The description of a task; an empty one where mteb has none of that name.
 
     >>> describe_task("SciFact").languages, describe_task("nothing").text
@@ -55,13 +55,13 @@ def describe_task(name: str) -> TaskDescription:
     return _describe(f"task:{name}")
 
 
-def describe_suite(typed: str, title: str) -> TaskDescription:
+def describe_suite(typed: str, title: str) -> _TaskDescription:
     """The description of a suite by its name on the command line, or by its title, as mteb has it."""
     if typed in _OWN:
-        return TaskDescription(text=_OWN[typed])
+        return _TaskDescription(text=_OWN[typed])
     return _describe(f"benchmark:{typed.partition(':')[2] or title}")
 
 
-def _describe(key: str) -> TaskDescription:
+def _describe(key: str) -> _TaskDescription:
     row = _rows().get(key, {})
-    return TaskDescription(**{**row, "languages": tuple(row.get("languages", ()))})
+    return _TaskDescription(**{**row, "languages": tuple(row.get("languages", ()))})

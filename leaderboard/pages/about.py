@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from leaderboard.data.imports import sources
 from leaderboard.web.marks import KINDS
-from leaderboard.web.page import Page, PageRoute
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, TableRow, values_row, values_table
+from leaderboard.web.tables import TableRow, link, values_row, values_table
 
 
+@serve_page("/about", "What each origin, mean, interval and rank is.")
 def _view(site: Site, state: State) -> Page:
     heads = {"origin": "Origin", "name": "Source", "entries": "Entries or tables", "scores": "Scores",
              "when": "As of"}  # fmt: skip
@@ -37,15 +38,4 @@ def _sources(site: Site) -> Iterator[TableRow]:
 
 
 def _row(origin: str, name: str, entries: int, scores: int, when: str) -> TableRow:
-    return values_row(Cell(text=origin, value=origin, kind=origin), name, entries, scores, when or None)
-
-
-PAGES = (
-    PageRoute(
-        path="/about",
-        state=State,
-        view=_view,
-        summary="What each origin, mean, interval and rank is.",
-        all_paths=lambda site: ["/about"],
-    ),
-)
+    return values_row(link(origin, kind=origin), name, entries, scores, when or None)

@@ -7,12 +7,13 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from leaderboard.web.page import Page, PageRoute
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, TableRow, values_table
 
 
+@serve_page("/api", "Every page with its parameters.", formats=())
 def view(site: Site, state: State) -> Page:
     """Every page with its parameters."""
     heads = {
@@ -68,15 +69,3 @@ def _number(kind: Any, bounds: list[Any]) -> str:
     known = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
     texts = {"ge": " from {:,}", "gt": " above {:,g}", "le": " to {:,.0f}"}
     return what + "".join(text.format(known[name]) for name, text in texts.items() if name in known)
-
-
-PAGES = (
-    PageRoute(
-        path="/api",
-        state=State,
-        view=view,
-        summary="Every page with its parameters.",
-        all_paths=lambda site: ["/api"],
-        formats=(),
-    ),
-)

@@ -32,16 +32,17 @@ from leaderboard.views.backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.views.sorting import Field, in_order, row_of
+from leaderboard.views.sorting import Field, fill_table, in_order
 from leaderboard.views.suite_table import kinds_of, made_of
 from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.formats import printed_value
-from leaderboard.web.page import Page, PageRoute, missing
+from leaderboard.web.page import PRINTED, Page, check_name, serve_page
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 PATH = "/backbones"
+NOTE = "Each number leads to the table that prints it, or to the model that was measured."
 RECIPES = {"SimCSE": "simcse", "DPR": "dpr", "dpr-mldr-id": "mldr"}
 """The recipes of the harness that make what a printed recipe (or a benchmark's own) makes."""
 
@@ -72,18 +73,25 @@ _Line: TypeAlias = tuple[Backbone, str]
 """The numbers of a backbone of one origin."""
 
 
+@serve_page(
+    PATH, "Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.", formats=PRINTED
+)
 def _view(site: Site, state: _BackbonesState) -> Page:
     """The table of backbones."""
     benchmarks = {one.key: one for one in BENCHMARKS}
-    benchmark = benchmarks.get(state.column)
-    if benchmark is None:
-        raise missing("column", state.column, benchmarks, then="The page /backbones offers those there are.")
+    hint = "The page /backbones offers those there are."
+    check_name("column", state.column, benchmarks, then=hint, is_needed=True)
+    benchmark = benchmarks[state.column]
     convention = GlueView.of(state, site.papers)
     numbers = [*_printed(site, convention), *_measured(site.queries, convention)]
     shown = [one for one in numbers if state.keeps(one.backbone, one.origin)]
     cells = _cells(shown)
     fields = _fields(cells)
     lines = in_order(list(dict.fromkeys((one, origin) for one, origin, _ in cells)), fields, state.sort)
+    table = fill_table(
+        "backbones", "Backbones by recipe and benchmark, scores × 100", fields, lines, state=state, path=PATH,
+        key=lambda line: f"{line[0].slug}-{line[1]}", notes=[NOTE], cards=True,
+    )  # fmt: skip
     drawn = {(one, origin): cell for (one, origin, key), cell in cells.items() if key == state.column}
     measured = {one.backbone.slug for one in numbers if one.origin == "measured"}
     every = {one.backbone.slug for one in numbers}
@@ -92,7 +100,7 @@ def _view(site: Site, state: _BackbonesState) -> Page:
         template="backbones.html",
         lead=f"What {len(every)} pretrained encoders come to after fine-tuning, by recipe and benchmark: "
         f"as papers print it{f', and for {len(measured)} of them as measured here' if measured else ''}.",
-        tables=[_table(lines, fields, state), _all_numbers(shown)],
+        tables=[table, _all_numbers(shown)],
         charts=[_chart(drawn, benchmark)],
         data={"view": convention.chosen},
         context={
@@ -211,51 +219,30 @@ def _fields(cells: Mapping[tuple[Backbone, str, str], Cell]) -> list[Field[_Line
         return next((printed_value(one) for one in both if one is not EMPTY), None)
 
     return [
-        Field(key="name", label="Backbone", sticky=True, up=True, cell=lambda one: head_cells(one[0])["name"],
-              sort=lambda one: one[0].name.casefold()),
-        Field(key="parameters", label="Size", numeric=True, note="Parameters.",
-              cell=lambda one: head_cells(one[0])["parameters"], sort=lambda one: one[0].parameters),
-        Field(key="origin", label="Numbers", cell=lambda one: Cell(text=one[1], value=one[1], kind=one[1]),
-              sort=lambda one: one[1]),
+        Field("name", "Backbone", lambda one: head_cells(one[0])["name"], lambda one: one[0].name.casefold(),
+              up=True, sticky=True, card="Backbone"),
+        Field("parameters", "Size", lambda one: head_cells(one[0])["parameters"],
+              lambda one: one[0].parameters, numeric=True, note="Parameters.", card="Size"),
+        Field("origin", "Numbers", lambda one: link(one[1], kind=one[1]), lambda one: one[1], card="Numbers"),
         *(
-            Field(key=one.key, label=one.title, numeric=True, cell=partial(cell, key=one.key),
-                  note=f"{one.recipe}: the mean over {_over(one)} of {one.title}.",
-                  sort=partial(value, key=one.key))
+            Field(one.key, one.title, partial(cell, key=one.key), partial(value, key=one.key), numeric=True,
+                  note=f"{one.recipe}: the mean over {_over(one)} of {one.title}.", group=one.recipe,
+                  card=f"{one.recipe} {one.title}".strip())
             for one in BENCHMARKS
         ),
     ]  # fmt: skip
 
 
-def _table(lines: Sequence[_Line], fields: Sequence[Field[_Line]], state: _BackbonesState) -> Table:
-    groups = {one.key: one.recipe for one in BENCHMARKS}
-    return Table(
-        name="backbones",
-        caption="Backbones by recipe and benchmark, scores × 100",
-        columns=[
-            replace(f.head(state, PATH), group=recipe, card=f"{recipe} {f.label}".strip())
-            for f in fields
-            for recipe in [groups.get(f.key, "")]
-        ],
-        cards=True,
-        rows=[row_of(line, fields, key=f"{line[0].slug}-{line[1]}") for line in lines],
-        notes=["Each number leads to the table that prints it, or to the model that was measured."],
-    )
-
-
 def _all_numbers(numbers: Sequence[_Number]) -> Table:
     """Every number on a line of its own, with where it is from."""
-    heads = {
-        head.lower(): head
-        for head in ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
-    }
+    heads = ("Backbone", "Recipe", "Benchmark", "Origin", "Score", "From", "Setting")
     rows = [
-        values_row(
-            head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin,
-            one.cell, one.source, one.setting,
-        )
+        (head_cells(one.backbone)["name"], one.benchmark.recipe, one.benchmark.title, one.origin, one.cell,
+         one.source, one.setting)
         for one in numbers
     ]  # fmt: skip
-    return values_table("numbers", "Every number, with where it is from", heads, rows)
+    labels = {head.lower(): head for head in heads}
+    return values_table("numbers", "Every number, with where it is from", labels, rows)
 
 
 def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
@@ -269,15 +256,3 @@ def _chart(numbers: Mapping[_Line, Cell], benchmark: Benchmark) -> Chart:
     ]  # fmt: skip
     name = f"{benchmark.recipe}, {benchmark.title}"
     return against_size(f"{name}: score against size", name, points)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=_BackbonesState,
-        view=_view,
-        summary="Backbones by recipe and benchmark: GLUE, MTEB, BEIR, long documents and code.",
-        all_paths=lambda site: [PATH],
-        formats=("json", "csv", "md", "tex"),
-    ),
-)

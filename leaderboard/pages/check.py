@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, Party, TaskOutcome
 from harness.checks.report import advice
 from leaderboard.data.checks import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.views.check_tables import (
-    counted,
-    delta_cell,
-    score_cell,
-    suite_path,
-    verdict_cell,
-    when_text,
-)
+from leaderboard.views.cells import counted, delta_cell, score_cell, when_text
+from leaderboard.views.check_tables import suite_path, verdict_cell
 from leaderboard.views.task_scores import known_tasks, task_path
-from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table, TableRow, values_row, values_table, words
+from leaderboard.web.tables import Cell, Table, TableRow, link, values_row, values_table, words
 
 TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "passed": "good", "same": "good"}
 EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
+HEADS = {
+    "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to", "p": "p",
+    "margin": "Allowed loss", "detectable": "Loss it can see", "candidate": "Candidate",
+    "baseline": "Baseline",
+}  # fmt: skip
+"""What is known of a mean and of a task."""
 SOURCES: Mapping[MarginSource, str] = {
     "policy": "set by the policy",
     "runs": "from the baseline's repeated runs",
@@ -33,6 +33,11 @@ SOURCES: Mapping[MarginSource, str] = {
 }
 
 
+@serve_page(
+    "/check/{check}",
+    "A check in full: verdict and why, means and tasks with their intervals, the policy.",
+    paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
+)
 def _view(site: Site, state: State, check: str) -> Page:
     """The page of a check: by its own name, or the newest of an id."""
     queries = site.queries
@@ -50,7 +55,10 @@ def _view(site: Site, state: State, check: str) -> Page:
     suites = {typed: suite_path(queries, typed) for typed in made.suites}
     compare = _compare(pair, [suite.rpartition("/")[2] for suite in suites.values() if suite])
     models = [_model(some, pair, side) for side, some in enumerate((candidates, baselines))]
-    tables = [_means(made, suites), _tasks(queries, made), _policy(made)]
+    settings = [(name, words(value)) for name, value in made.policy.items()]
+    labels = {"setting": "Setting", "value": "Value"}
+    policy = values_table("policy", "The policy that decided", labels, settings)
+    tables = [_means(made, suites), _tasks(queries, made), policy]
     against = made.baseline.baseline or made.baseline.name
     return Page(
         title=f"{made.candidate.name} against {against}",
@@ -125,12 +133,7 @@ def _party(party: Party) -> str:
 
 def _means(check: Check, suites: Mapping[str, str]) -> Table:
     """The means: one row for each suite."""
-    heads = {
-        "name": "Suite", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "p": "p", "margin": "Allowed loss", "detectable": "Loss it can see",
-        "candidate": "Candidate", "baseline": "Baseline", "there": "Tasks tested",
-        "wanted": "of",
-    }  # fmt: skip
+    heads = {"name": "Suite", **HEADS, "there": "Tasks tested", "wanted": "of"}
     rows = [_mean(mean, suites.get(mean.suite, "")) for mean in check.means]
     return values_table("means", "Means over the tasks that were tested", heads, rows)
 
@@ -139,26 +142,27 @@ def _mean(mean: MeanOutcome, href: str) -> TableRow:
     lacking = mean.wanted - mean.there
     note = f"{lacking} of its tasks were not tested" if lacking > 0 else ""
     return values_row(
-        Cell(text=mean.suite, value=mean.suite, href=href),
+        link(mean.suite, href),
         verdict_cell(mean.verdict),
-        *map(delta_cell, (mean.delta, mean.low, mean.high)),
-        _p(mean.p),
-        score_cell(mean.margin, note=SOURCES[mean.margin_source]),
-        *map(score_cell, (mean.detectable, mean.candidate, mean.baseline)),
+        *_show_numbers(mean),
         Cell(text=str(mean.there), value=mean.there, kind="part" if note else "", note=note),
         mean.wanted,
         key=mean.suite,
     )
 
 
+def _show_numbers(outcome: MeanOutcome | TaskOutcome, pages: Sequence[str] = ("", "")) -> Iterator[Cell]:
+    """What is known of a mean or a task; `pages` are those of the candidate's and the baseline's result."""
+    yield from map(delta_cell, (outcome.delta, outcome.low, outcome.high))
+    yield _p(outcome.p)
+    yield score_cell(outcome.margin, note=SOURCES[outcome.margin_source])
+    yield score_cell(outcome.detectable)
+    yield from map(score_cell, (outcome.candidate, outcome.baseline), pages)
+
+
 def _tasks(queries: Queries, check: Check) -> Table:
     """The tasks, by verdict, collapsed ones and the largest losses first."""
-    heads = {
-        "name": "Task", "verdict": "Verdict", "delta": "Difference", "low": "from", "high": "to",
-        "p": "p", "margin": "Allowed loss", "detectable": "Loss it can see",
-        "candidate": "Candidate", "baseline": "Baseline", "units": "Units",
-        "why": "Why, what would settle it",
-    }  # fmt: skip
+    heads = {"name": "Task", **HEADS, "units": "Units", "why": "Why, what would settle it"}
     keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
     results, known = _results(queries, list(dict.fromkeys(keys))), known_tasks(queries)
     tasks = sorted(check.tasks, key=lambda t: (VERDICTS.index(t.verdict), not t.collapsed, t.delta or 0))
@@ -174,13 +178,9 @@ def _task(task: TaskOutcome, results: Mapping[str, str], href: str) -> TableRow:
         for keys in (task.candidate_keys, task.baseline_keys)
     ]
     return values_row(
-        Cell(text=task.task, value=task.task, note=what, href=href),
+        link(task.task, note=what, href=href),
         verdict_cell(task.verdict, note=what if task.must_not_regress else f"{what} · may regress"),
-        *map(delta_cell, (task.delta, task.low, task.high)),
-        _p(task.p),
-        score_cell(task.margin, note=SOURCES[task.margin_source]),
-        score_cell(task.detectable),
-        *map(score_cell, (task.candidate, task.baseline), pages),
+        *_show_numbers(task, pages),
         units + runs or None,
         " · ".join(filter(None, ("collapsed" * task.collapsed, task.reason, task.to_settle))) or None,
         key=task.task,
@@ -201,20 +201,3 @@ def _p(value: float | None) -> Cell:
     """
     text = "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
     return Cell(text=text, value=value)
-
-
-def _policy(check: Check) -> Table:
-    """The policy: every setting."""
-    rows = [values_row(name, words(value)) for name, value in check.policy.items()]
-    return values_table("policy", "The policy that decided", {"setting": "Setting", "value": "Value"}, rows)
-
-
-PAGES = (
-    PageRoute(
-        path="/check/{check}",
-        state=State,
-        view=_view,
-        summary="A check in full: verdict and why, means and tasks with their intervals, the policy.",
-        all_paths=lambda site: [f"/check/{name}" for name in site.queries.checks],
-    ),
-)

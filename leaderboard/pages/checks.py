@@ -9,20 +9,13 @@ from pydantic import Field
 
 from leaderboard.data.checks import OVERALL, CheckedMean, CheckSummary
 from leaderboard.data.queries import Queries
-from leaderboard.views.check_tables import (
-    counted,
-    delta_cell,
-    marks_cell,
-    moment_cell,
-    verdict_cell,
-    verdicts_text,
-    when_text,
-)
+from leaderboard.views.cells import counted, delta_cell, moment_cell, when_text
+from leaderboard.views.check_tables import marks_cell, verdict_cell, verdicts_text
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table, TableRow, values_row, values_table
+from leaderboard.web.tables import Cell, Table, TableRow, link, values_row, values_table
 
 PATH = "/checks"
 MARKS, DRAWN = 20, 200
@@ -53,6 +46,11 @@ class _LineState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
+@serve_page(
+    PATH,
+    "Model lines: a baseline and its suites, with the verdicts of the checks against it.",
+    paths=lambda site: [PATH] if site.queries.checks else [],
+)
 def _view(site: Site, state: _LineState) -> Page:
     """The list of model lines."""
     lines = list(_lines(site.queries).values())
@@ -61,7 +59,7 @@ def _view(site: Site, state: _LineState) -> Page:
         title="Checks",
         template="checks.html",
         lead="New checkpoints against their baselines: what got worse, what got better, what cannot be told.",
-        tables=[_table(lines[max(0, place.first - 1) : place.last], len(lines))],
+        tables=[_table(place.cut(lines), len(lines))],
         data={"checks": len(site.queries.checks), "lines": len(lines)},
         context={"recipe": "", "paging": place},
     )
@@ -88,7 +86,7 @@ def _table(lines: Sequence[Sequence[CheckSummary]], total: int) -> Table:
 def _row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
     last = line[0]
     return values_row(
-        Cell(text=last.baseline, value=last.baseline, href=address(f"{PATH}/{last.line}"),
+        link(last.baseline, address(f"{PATH}/{last.line}"),
              note="a named baseline" if last.named else "a model"),
         ", ".join(last.suites) or None,
         *([last.recipe or None] if recipes else []),
@@ -103,9 +101,14 @@ def _row(line: Sequence[CheckSummary], *, recipes: bool) -> TableRow:
 
 
 def _candidate(check: CheckSummary) -> Cell:
-    return Cell(text=check.candidate, value=check.candidate, href=address(f"/check/{check.name}"))
+    return link(check.candidate, address(f"/check/{check.name}"))
 
 
+@serve_page(
+    f"{PATH}/{{line}}",
+    "A model line: its checks over time, with the difference of the mean and its interval.",
+    paths=lambda site: [f"{PATH}/{name}" for name in _lines(site.queries)],
+)
 def _line_view(site: Site, state: _LineState, line: str) -> Page:
     """The page of a model line."""
     checks = _lines(site.queries).get(line)
@@ -118,7 +121,7 @@ def _line_view(site: Site, state: _LineState, line: str) -> Page:
         template="line.html",
         lead=f"Newest verdicts: {verdicts_text(checks[:5][::-1])}.",
         crumbs=[Crumb(label="Checks", href=PATH)],
-        tables=[_history(checks[max(0, place.first - 1) : place.last], suites, len(checks))],
+        tables=[_history(place.cut(checks), suites, len(checks))],
         charts=[_chart(checks, suite, at) for at, suite in enumerate(suites)],
         data={
             "line": line, "baseline": last.baseline, "named": last.named, "suites": list(last.suites),
@@ -185,21 +188,3 @@ def _deltas(mean: CheckedMean | None) -> Iterator[Cell]:
 
 def _count(check: CheckSummary, verdicts: set[str] | None) -> int:
     return sum(n for verdict, n in check.verdicts.items() if verdicts is None or verdict in verdicts)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=_LineState,
-        view=_view,
-        summary="Model lines: a baseline and its suites, with the verdicts of the checks against it.",
-        all_paths=lambda site: [PATH] if site.queries.checks else [],
-    ),
-    PageRoute(
-        path=f"{PATH}/{{line}}",
-        state=_LineState,
-        view=_line_view,
-        summary="A model line: its checks over time, with the difference of the mean and its interval.",
-        all_paths=lambda site: [f"{PATH}/{name}" for name in _lines(site.queries)],
-    ),
-)

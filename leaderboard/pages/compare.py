@@ -23,12 +23,12 @@ from leaderboard.views.comparison import Common, Gap, common, differing, measure
 from leaderboard.views.suite_table import made_of, mean_cell, mean_of, task_cell
 from leaderboard.views.task_scores import TRUST_TEXTS, column_path
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
-from leaderboard.web.filters import Control, form
+from leaderboard.web.filters import REVISIONS, Control, Options, ask_name, form, offer
 from leaderboard.web.formats import parameters_text, seeds_text
-from leaderboard.web.page import Page, PageRoute, missing
+from leaderboard.web.page import PRINTED, Page, check_name, missing, serve_page
 from leaderboard.web.parameters import State, Text, Texts, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, TableColumn, TableRow
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_row, values_table
 
 PATH = "/compare"
 LEAST, MOST = 2, 6
@@ -37,7 +37,6 @@ MATCHES, BARS, LONG = 24, 20, 160
 """Entries that a search lists, tasks that are drawn one by one, and characters of a value, at most."""
 
 ALIKE = "cannot be told apart"
-REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 INTERVAL = (
     "± is half of the 95 % interval of the mean difference, and two are level where 0 lies in it. It is {}."
 )
@@ -66,20 +65,24 @@ class _CompareState(State):
     sort: Text = Field("", description="A column's key of the table of tasks; with - in front downwards.")
 
 
+@serve_page(
+    PATH,
+    "2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
+    formats=PRINTED,
+)
 def _view(site: Site, state: _CompareState) -> Page:
     """The comparison."""
     queries = site.queries
     entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
-    if state.suite and state.suite not in queries.suites:
-        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    parts = _chooser(queries, entries, state)
+    check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    parts, controls = _chooser(queries, entries, state), [ask_name(state, "Add a model")]
     if not LEAST <= len(entries) <= MOST:
         return Page(
             title="Compare",
             template="compare.html",
             lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
             tables=[_facts_table(queries, entries, None, state)] if len(entries) == 1 else [],
-            context={"form": form(state, PATH, [_search(state)]), "compared": False, "same": 0, **parts},
+            context={"form": form(state, PATH, controls), "compared": False, "same": 0, **parts},
         )
     shared, labels = _common(site, entries, state), _labels(entries)
     measured = [row for row, entry in enumerate(entries) if entry.origin == "measured"]
@@ -101,16 +104,12 @@ def _view(site: Site, state: _CompareState) -> Page:
         data={"suite": shared.scores.site_suite.slug, "view": shared.scores.convention or None,
               "overlaps": dict(shared.overlaps)},
         context={
-            "form": form(state, PATH, [_search(state), *_controls(queries, shared, state)]),
+            "form": form(state, PATH, [*controls, *_controls(queries, shared, state)]),
             "compared": True,
             "same": 0 if differences.rows else len(fields),
             **parts,
         },
     )  # fmt: skip
-
-
-def _search(state: _CompareState) -> Control:
-    return Control(kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name")
 
 
 def _entry(queries: Queries, name: str) -> Entry:
@@ -124,8 +123,7 @@ def _entry(queries: Queries, name: str) -> Entry:
 
 def _common(site: Site, entries: Sequence[Entry], state: _CompareState) -> Common:
     names = {name for one in site.queries.suites.values() for name in views(one.suite)}
-    if state.view and state.view not in names:
-        raise missing("view", state.view, names, then="A suite's page offers those there are.")
+    check_name("view", state.view, names, then="A suite's page offers those there are.")
     pinned, settings = state.revisions == "pinned", site.settings
     folders = [*settings.results, *filter(None, [settings.reference])]
     return common(site.queries, entries, suite=state.suite, view=state.view, pinned=pinned, folders=folders)
@@ -179,19 +177,17 @@ def _about(entry: Entry) -> str:
 def _controls(queries: Queries, shared: Common, state: _CompareState) -> list[Control]:
     suites, own = queries.suites, shared.scores.site_suite
     counts = {**shared.overlaps, own.slug: shared.overlaps.get(own.slug, 0)}
-    selects: dict[str, tuple[str, str, Sequence[tuple[str, str]]]] = {
-        "suite": ("Suite, with the tasks that all have", own.slug,
+    types = [(kind, kind) for kind in shared.by_type]
+    offered: Options = {
+        "suite": ("Suite, with the tasks that all have",
                   [(slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
                    for slug, count in counts.items()]),
-        "view": ("Numbers", shared.scores.convention, [(n, f"as {n} prints") for n in views(own.suite)]),
-        "type": ("Tasks of type", state.type, [("", "all"), *((kind, kind) for kind in shared.by_type)]),
-        "revisions": ("Scores", state.revisions, REVISIONS),
+        "view": ("Numbers", [(name, f"as {name} prints") for name in views(own.suite)]),
+        "type": ("Tasks of type", [("", "all"), *types] if len(types) > 1 else ()),
+        "revisions": ("Scores", REVISIONS),
     }  # fmt: skip
-    return [
-        Control(kind="select", name=name, label=label, value=value, options=options)
-        for name, (label, value, options) in selects.items()
-        if len(options) > {"view": 1, "type": 2}.get(name, 0)
-    ]
+    values = {"suite": own.slug, "view": shared.scores.convention}
+    return offer(state, offered, values=values, always=("suite",))
 
 
 def _lead(shared: Common) -> str:
@@ -218,8 +214,9 @@ def _notes(shared: Common) -> list[str]:
     return notes
 
 
-def _columns(labels: Sequence[str], *, numeric: bool = True, key: str = "s") -> list[TableColumn]:
-    return [TableColumn(key=f"{key}{at}", label=label, numeric=numeric) for at, label in enumerate(labels)]
+def _label_entries(labels: Sequence[str], key: str = "s") -> dict[str, str]:
+    """The columns of the entries: key and heading."""
+    return {f"{key}{at}": label for at, label in enumerate(labels)}
 
 
 def _text(value: str | int | None, text: str = "", **more: Any) -> Cell:
@@ -265,18 +262,17 @@ def _facts_table(
         rows["Data"] = [_data_cell(shared, row) for row in range(len(entries))]
         rows["Trained on this suite"] = [_trained(shared, entry) for entry in entries]
     known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
-    heads = [TableColumn(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
     body = [
-        [_text(name), *cells, _text("yes") if len({cell.value for cell in cells}) > 1 else EMPTY]
+        [name, *cells, "yes" if len({cell.value for cell in cells}) > 1 else ""]
         for name, cells in known.items()
     ]
-    turn = [Cell(text="are to this one"), *(_first(entries, at, state) for at in range(1, len(entries)))]
-    return Table(
-        name="facts",
-        caption="What is known of them",
-        columns=[*heads, TableColumn(key="differs", label="Differs")],
-        rows=[TableRow(cells=cells) for cells in [*body, [_text("Differences"), *turn, EMPTY]]],
-    )
+    slugs = [entry.slug for entry in entries]
+    turn = [Cell(text="are to this one")]
+    for slug in slugs[1:]:
+        others = [other for other in slugs if other != slug]
+        turn.append(Cell(text="make it the first", href=f"{PATH}?{state.query(m=[slug, *others])}"))
+    heads = {"fact": "Fact", **_label_entries(_labels(entries)), "differs": "Differs"}
+    return values_table("facts", "What is known of them", heads, [*body, ["Differences", *turn, ""]])
 
 
 def _mteb(facts: Mapping[str, Any]) -> Cell:
@@ -301,17 +297,12 @@ def _trained(shared: Common, entry: Entry) -> Cell:
     return Cell(text=text, value=len(seen), note=", ".join(seen))
 
 
-def _first(entries: Sequence[Entry], at: int, state: _CompareState) -> Cell:
-    slugs = [entry.slug for entry in (entries[at], *entries[:at], *entries[at + 1 :])]
-    return Cell(text="make it the first", href=f"{PATH}?{state.query(m=slugs)}")
-
-
 def _means_table(shared: Common, labels: Sequence[str]) -> Table:
     """Means over the tasks that all have, and below them each entry's own."""
     scores, suite = shared.scores, shared.scores.site_suite.suite
-    whole, typed = scores.over_tasks.expected, len(scores.by_type) > 1
-    count = whole if scores.over_tasks.complete.all() else len(shared.averaged)
-    rows = [_mean_row(shared, "Over tasks", f"{count} of {whole} tasks", shared.over_tasks)]
+    whole, part = scores.over_tasks.expected, not scores.over_tasks.complete.all()
+    typed, shown = len(scores.by_type) > 1, len(shared.averaged) if part else scores.over_tasks.expected
+    rows = [_mean_row(shared, "Over tasks", f"{shown} of {whole} tasks", shared.over_tasks)]
     if shared.untouched:
         of = f"{len(shared.untouched)} of {whole} tasks"
         rows.append(_mean_row(shared, "Over untouched tasks", of, shared.mean(shared.untouched), None))
@@ -322,27 +313,17 @@ def _means_table(shared: Common, labels: Sequence[str]) -> Table:
             _mean_row(shared, kind, f"{one.of} of {one.expected} tasks", one.values, kind)
             for kind, one in shared.types.items()
         ]
-    rows = [row for row in rows if any(cell.value is not None for cell in row.cells[1:-1])]
-    part = not scores.over_tasks.complete.all()
+    rows = [row for row in rows if any(cell is not EMPTY for cell in row[1:-1])]
     own = {"Own, over tasks": scores.over_tasks} | ({"Own, over types": scores.over_types} if typed else {})
-    rows += [
-        TableRow(cells=[
-            _text(name),
-            *(mean_of(mean_cell(means, row, None, entry.seeds), scores, row)
-              for row, entry in enumerate(shared.entries)),
-            _text(f"{means.expected} {means.over}"),
-        ])
-        for name, means in own.items() if part
-    ]  # fmt: skip
-    return Table(
-        name="means",
-        caption=f"{suite.title}: means × 100 over what all have",
-        columns=[
-            TableColumn(key="mean", label="Mean", sticky=True), *_columns(labels),
-            TableColumn(key="of", label="Of"),
-        ],
-        rows=rows,
-        notes=[*([LIKE_FOR_LIKE] if part else []), *_selection_notes(shared)],
+    for name, means in own.items() if part else ():
+        cells = [mean_cell(means, row, None, entry.seeds) for row, entry in enumerate(shared.entries)]
+        marked = [mean_of(cell, scores, row) for row, cell in enumerate(cells)]
+        rows.append([name, *marked, f"{means.expected} {means.over}"])
+    entries = _label_entries(labels)
+    caption, notes = f"{suite.title}: means × 100 over what all have", [LIKE_FOR_LIKE] if part else []
+    return values_table(
+        "means", caption, {"mean": "Mean", **entries, "of": "Of"}, rows, " ".join(entries),
+        notes=[*notes, *_selection_notes(shared)],
     )  # fmt: skip
 
 
@@ -355,17 +336,17 @@ def _selection_notes(shared: Common) -> list[str]:
     return [f"{what}, and err upward there: {rest}."]
 
 
-def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> TableRow:
+def _mean_row(shared: Common, name: str, of: str, values: Floats, kind: str | None = "") -> list[Any]:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
-    cells = [_number(value, kind="best" if value == best else "") for value in map(float, values)]
+    cells = [
+        Cell(text=score_text(value), value=value, kind="best" if value == best else "")
+        if value == value else EMPTY
+        for value in map(float, values)
+    ]  # fmt: skip
     if kind is not None:
         cells = [mean_of(cell, shared.scores, row, kind) for row, cell in enumerate(cells)]
-    return TableRow(cells=[_text(name), *cells, _text(of)])
-
-
-def _number(value: float, **more: Any) -> Cell:
-    return Cell(text=score_text(value), value=value, **more) if value == value else EMPTY
+    return [name, *cells, of]
 
 
 def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
@@ -374,35 +355,30 @@ def _pairs_table(shared: Common, labels: Sequence[str]) -> Table:
     means |= {"untouched": "Over untouched tasks"} if shared.untouched else {}
     means |= {"types": "Over types"} if len(shared.types) > 1 else {}
     counts = {"wins": "Higher", "losses": "Lower", "ties": "Ties"}
-    heads = [TableColumn(key="one", label="One"), TableColumn(key="other", label="Other")]
+    heads, groups = {"one": "One", "other": "Other"}, dict[str, str]()
     for key, label in means.items():
-        heads += [
-            TableColumn(key=f"{key}_verdict", label="Verdict", group=label),
-            TableColumn(key=key, label="Difference", group=label, numeric=True),
-            TableColumn(key=f"{key}_half", label="±", group=label, numeric=True),
-        ]
-    heads += [TableColumn(key=key, label=label, numeric=True) for key, label in counts.items()]
+        own = {f"{key}_verdict": "Verdict", key: "Difference", f"{key}_half": "±"}
+        heads, groups = heads | own, groups | dict.fromkeys(own, label)
     rows, pairs = [], shared.pairs()
     for pair in pairs:
         names = labels[pair.first], labels[pair.second]
-        cells = [*map(_text, names)]
-        for key in means:
-            cells += _gap_cells(getattr(pair, key), *names)
-        cells += [_text(getattr(pair, key)) for key in counts]
-        rows.append(TableRow(cells=cells))
+        gaps = [cell for key in means for cell in _gap_cells(getattr(pair, key), *names)]
+        rows.append([*names, *gaps, *(getattr(pair, key) for key in counts)])
     by = {getattr(pair, key).by for pair in pairs for key in means}
     ways = "; else ".join(text for key, text in BY.items() if key in by)
-    notes = [INTERVAL.format(ways)] if ways else []
-    caption = "Two at a time: the one against the other"
-    return Table(name="pairs", caption=caption, columns=heads, rows=rows, notes=notes)
+    numbers = " ".join(key for key in [*groups, *counts] if not key.endswith("verdict"))
+    return values_table(
+        "pairs", "Two at a time: the one against the other", heads | counts, rows, numbers,
+        notes=[INTERVAL.format(ways)] if ways else [], groups=groups,
+    )  # fmt: skip
 
 
-def _gap_cells(gap: Gap, one: str, other: str) -> list[Cell]:
+def _gap_cells(gap: Gap, one: str, other: str) -> list[Any]:
     value = Cell(text=delta_text(gap.value), value=gap.value)
     if gap.half is None:
-        return [_text("too few tasks to say"), value, EMPTY]
+        return ["too few tasks to say", value, ""]
     half = Cell(text=f"{100 * gap.half:.2f}", value=gap.half, note=f"It is {BY[gap.by]}.")
-    return [_text(f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE), value, half]
+    return [f"{one if gap.value > 0 else other} is higher" if gap.is_clear else ALIKE, value, half]
 
 
 def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state: _CompareState) -> Table:
@@ -414,29 +390,27 @@ def _tasks_table(queries: Queries, shared: Common, labels: Sequence[str], state:
     known = shared.tests or np.isfinite(shared.scores.low[:, shared.columns]).any()
     rule = "level by a test over the same examples, or by known intervals" if known else "equal"
     columns = shared.scores.site_suite.suite.columns
-    return Table(
-        name="tasks",
-        caption="Scores × 100 on what all have, and differences to the first",
-        columns=[field.head(state, PATH) for field in fields],
-        rows=[sorting.row_of(at, fields, columns[at].name) for at in rows],
+    return sorting.fill_table(
+        "tasks", "Scores × 100 on what all have, and differences to the first", fields, rows,
+        state=state, path=PATH, key=lambda at: columns[at].name,
         notes=[f"“tie”: the best scores are {rule}."],
-    )
+    )  # fmt: skip
 
 
 def _task_fields(queries: Queries, shared: Common, labels: Sequence[str]) -> list[sorting.Field[int]]:
     site_suite, values = shared.scores.site_suite, shared.scores.values
     columns, column = site_suite.suite.columns, sorting.Field[int]
 
-    def best(at: int) -> Cell:
+    def best(at: int) -> str:
         winners = shared.winners(at)
-        return _text(labels[winners[0]] if len(winners) == 1 else "tie")
+        return labels[winners[0]] if len(winners) == 1 else "tie"
 
     def spread(at: int) -> float:
         return float(np.ptp(values[:, at]))
 
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
-               cell=lambda at: _text(columns[at].name, href=column_path(site_suite, columns[at]))),
+               cell=lambda at: link(columns[at].name, column_path(site_suite, columns[at]))),
     ]  # fmt: skip
     for row, label in enumerate(labels):
         fields += _entry_fields(queries, shared, row, label)
@@ -476,34 +450,28 @@ def _missing_table(queries: Queries, shared: Common, labels: Sequence[str]) -> T
     rows = []
     for at, column in enumerate(site_suite.suite.columns):
         if there[at] and at not in shared.columns:
-            head = _text(column.name, href=column_path(site_suite, column))
+            head = link(column.name, column_path(site_suite, column))
             cells = [task_cell(scores, row, at, queries.entries) for row in range(len(labels))]
-            rows.append(TableRow(cells=[head, _text(column.type), *cells], key=column.name))
-    nobody, heads = int((~there).sum()), (("name", "Task"), ("type", "Type"))
-    columns = [TableColumn(key=key, label=label, sticky=key == "name") for key, label in heads]
-    return Table(
-        name="missing", caption="Not compared, as not all have it", columns=[*columns, *_columns(labels)],
-        rows=rows,
+            rows.append(values_row(head, column.type, *cells, key=column.name))
+    nobody, entries = int((~there).sum()), _label_entries(labels)
+    return values_table(
+        "missing", "Not compared, as not all have it", {"name": "Task", "type": "Type", **entries}, rows,
+        " ".join(entries),
         notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
     )  # fmt: skip
 
 
 def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]) -> Table:
     """The fields of measured entries that differ."""
-    return Table(
-        name="differences",
-        caption="Measured entries: fields that differ on tasks that all have",
-        columns=[
-            TableColumn(key="field", label="Field", sticky=True), *_columns(labels, numeric=False, key="e"),
-            TableColumn(key="tasks", label="Tasks", numeric=True,
-                        note="On how many of the tasks it differs."),
-        ],
-        rows=[
-            TableRow(cells=[_text(one.name), *map(_values_cell, one.values),
-                       Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)])
-            for one in differing(tasks)
-        ],
+    rows = [
+        [one.name, *map(_values_cell, one.values), Cell(text=f"{one.tasks} of {len(tasks)}", value=one.tasks)]
+        for one in differing(tasks)
+    ]
+    return values_table(
+        "differences", "Measured entries: fields that differ on tasks that all have",
+        {"field": "Field", **_label_entries(labels, "e"), "tasks": "Tasks"}, rows, "tasks",
         notes=["Times, rates and memory are left out: they are measurements, not conditions."],
+        says={"tasks": "On how many of the tasks it differs."},
     )  # fmt: skip
 
 
@@ -530,15 +498,3 @@ def _chart(shared: Common, labels: Sequence[str]) -> Chart:
     ]  # fmt: skip
     plot = Bars(axis=Axis(label="mean score × 100"), categories=list(parts), series=series)
     return chart("types", "Means over what all have", plot)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=_CompareState,
-        view=_view,
-        summary="2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
-        all_paths=lambda site: [PATH],
-        formats=("json", "csv", "md", "tex"),
-    ),
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -23,14 +23,14 @@ from leaderboard.views.backbones import (
     measured_mean,
     plain_cell,
 )
-from leaderboard.views.sorting import Field, in_order, row_of
+from leaderboard.views.sorting import Field, fill_table, in_order
 from leaderboard.views.suite_table import how_cell, kinds_of, task_cell
 from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.formats import over_seeds, printed_value
-from leaderboard.web.page import Crumb, Page, PageRoute
+from leaderboard.web.page import PRINTED, Crumb, Page, serve_page
 from leaderboard.web.parameters import Text
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, TableRow
+from leaderboard.web.tables import EMPTY, Cell, link
 
 PATH = "/glue"
 TEXTS = ("name", "source", "convention", "setting")
@@ -53,13 +53,25 @@ class _Line:
     cells: Mapping[str, Cell]
 
 
+@serve_page(
+    PATH,
+    "GLUE over all papers and what was measured, compared by one paper's convention at a time.",
+    formats=PRINTED,
+)
 def _view(site: Site, state: _GlueState) -> Page:
     """The table of GLUE."""
     convention = GlueView.of(state, site.papers)
     every = [*_measured(site, convention), *_printed(site, convention)]
     fields = _fields(convention)
     lines = in_order([one for one in every if state.keeps(one.backbone, one.origin)], fields, state.sort)
+    lines.sort(key=lambda line: not line.own)
     name, measured = convention.name(convention.chosen), sum(one.origin == "measured" for one in every)
+    groups = {True: f"By {name}'s convention", False: "By another convention, or not stated"}
+    table = fill_table(
+        GLUE, f"GLUE, scores × 100, compared by {name}'s convention", fields, lines, state=state, path=PATH,
+        kind=lambda line: "part" if "part" in _cell(line, "mean").kind else "",
+        group=lambda line: groups[line.own], cards=True,
+    )  # fmt: skip
     return Page(
         title="GLUE",
         template="glue.html",
@@ -67,15 +79,7 @@ def _view(site: Site, state: _GlueState) -> Page:
         f"{f', and {measured} measured by this harness' if measured else ''}, on the development sets of "
         "eight tasks.",
         crumbs=[Crumb(label="Boards", href="/suites")],
-        tables=[
-            Table(
-                name=GLUE,
-                caption=f"GLUE, scores × 100, compared by {name}'s convention",
-                columns=[replace(field.head(state, PATH), card=field.label) for field in fields],
-                cards=True,
-                rows=list(_rows(lines, fields, name)),
-            )
-        ],
+        tables=[table],
         charts=[_chart(lines, name)],
         data={"view": convention.chosen},
         context={
@@ -111,7 +115,7 @@ def _printed_cells(line: GlueLine, convention: GlueView) -> dict[str, Cell]:
     return {
         **marked,
         **mean,
-        "source": Cell(text=paper, value=paper, href=href, kind="reported", note=f"printed as {line.name}"),
+        "source": link(paper, href, kind="reported", note=f"printed as {line.name}"),
         "convention": Cell(text=name, value=line.convention or None),
         "setting": _short(line.setting if line.source in line.setting else setting),
     }
@@ -154,7 +158,7 @@ def _measured(site: Site, convention: GlueView) -> Iterator[_Line]:
         }
         more = {
             "mean": measured_mean(scores, row),
-            "source": Cell(text="measured here", value="measured here", href=f"/models/{entry.model_slug}",
+            "source": link("measured here", f"/models/{entry.model_slug}",
                            kind=f"measured {kinds_of(entry)}".strip()),
             "convention": Cell(text=name, value=convention.chosen),
             "setting": how_cell(entry),
@@ -190,8 +194,8 @@ def _fields(convention: GlueView) -> list[Field[_Line]]:
         "seeds": ("Seeds", "Of a measured row; ± is the standard deviation."),
     }
     return [
-        Field(key=key, label=label, note=note, numeric=key not in TEXTS, up=key in TEXTS,
-              sticky=key == "name", cell=partial(_cell, key=key), sort=partial(_value, key=key))
+        Field(key, label, partial(_cell, key=key), partial(_value, key=key), numeric=key not in TEXTS,
+              up=key in TEXTS, note=note, sticky=key == "name", card=label)
         for key, (label, note) in heads.items()
     ]  # fmt: skip
 
@@ -214,16 +218,6 @@ def _metrics(parts: Sequence[tuple[str, str]]) -> str:
     return f"The mean of {' and '.join(texts)}." if len(texts) > 1 else f"{texts[0].capitalize()}."
 
 
-def _rows(lines: Sequence[_Line], fields: Sequence[Field[_Line]], name: str) -> Iterator[TableRow]:
-    """The rows by the chosen convention, and those that are not to be compared with them."""
-    for own, text in ((True, f"By {name}'s convention"), (False, "By another convention, or not stated")):
-        some = [line for line in lines if line.own == own]
-        if some:
-            yield TableRow(kind="group", cells=[Cell(text=text), *[EMPTY] * (len(fields) - 1)])
-        for line in some:
-            yield row_of(line, fields, kind="part" if "part" in _cell(line, "mean").kind else "")
-
-
 def _chart(lines: Sequence[_Line], name: str) -> Chart:
     """The mean against the size; hollow where it is by another convention."""
     points = [
@@ -235,15 +229,3 @@ def _chart(lines: Sequence[_Line], name: str) -> Chart:
         for line in lines
     ]  # fmt: skip
     return against_size(f"GLUE against size; hollow: not by {name}'s convention", "Mean over 8 tasks", points)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=_GlueState,
-        view=_view,
-        summary="GLUE over all papers and what was measured, compared by one paper's convention at a time.",
-        all_paths=lambda site: [PATH],
-        formats=("json", "csv", "md", "tex"),
-    ),
-)

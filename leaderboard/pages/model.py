@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbon
 from leaderboard.data.entries import precedence
 from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
 from leaderboard.data.queries import Entry, Queries
+from leaderboard.views.cells import make_size_cell
 from leaderboard.views.check_tables import judged_table
 from leaderboard.views.model_scores import (
     TRUST,
@@ -25,7 +26,7 @@ from leaderboard.views.model_scores import (
     suites_tables,
 )
 from leaderboard.views.paper_tables import printed_cell
-from leaderboard.views.sorting import in_order, row_of
+from leaderboard.views.sorting import fill_table, in_order
 from leaderboard.views.suite_table import kinds_of, made_of, mean_cell, task_cell
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import (
@@ -35,12 +36,12 @@ from leaderboard.views.training import (
     training_charts,
     training_table,
 )
-from leaderboard.web.filters import Control, Form, form
+from leaderboard.web.filters import Form, ask_name, form
 from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.page import Crumb, Page, check_name, missing, serve_page
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table, words
 
 SIDE_BY_SIDE = 6
 """Entries whose results stand side by side."""
@@ -143,9 +144,9 @@ def _children_table(queries: Queries, model: _Model) -> Table:
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
         (
-            Cell(text=e.model, value=e.model, href=f"/models/{e.model_slug}", kind=kinds_of(e)),
+            link(e.model, f"/models/{e.model_slug}", kind=kinds_of(e)),
             Cell(text=e.recipe or "its makers", value=e.recipe, note=made_of(e)),
-            Cell(text=parameters_text(e.parameters), value=e.parameters),
+            make_size_cell(e.parameters),
             e.tasks,
         )
         for e in sorted(made.values(), key=lambda e: e.model.casefold())
@@ -194,7 +195,10 @@ def _paper_table(
     def cell(value: PaperValue) -> Cell:
         return printed_cell(value) if own else replace(printed_cell(value), kind="")
 
-    lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
+    def head(row: PaperValue) -> dict[str, str]:
+        return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
+
+    lines = lines_of(rows, head, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
     numbers = {key_of(name): name for name in metrics}
     printed = [
@@ -208,10 +212,6 @@ def _paper_table(
     return values_table(f"printed-{more}{key_of(suite)}", caption, labels, both, " ".join(numbers))
 
 
-def _line_labels(row: PaperValue) -> dict[str, str]:
-    return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
-
-
 def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[str]) -> list[Cell]:
     """The numbers of a measured or an imported entry under the names of a paper's columns."""
     scores, entry = one.scores, one.entry
@@ -220,7 +220,7 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
     means[AVERAGE] = scores.over_tasks
     setting = scores.convention or entry.treatment
     return [
-        Cell(text=entry.origin, value=entry.origin, kind=entry.origin),
+        link(entry.origin, kind=entry.origin),
         Cell(text=entry_name(entry), value=entry.slug),
         Cell(text=setting, value=setting or None),
         *(
@@ -231,6 +231,11 @@ def _own_cells(one: Standing, entries: Mapping[int, Entry], metrics: Sequence[st
     ]  # fmt: skip
 
 
+@serve_page(
+    "/models/{model}",
+    "A model under all of its names: facts, ranks and means on every board, results by task.",
+    paths=lambda site: [f"/models/{slug}" for slug in {**site.queries.models, **backbones()}],
+)
 def _view(site: Site, state: _ModelState, model: str) -> Page:
     """The page of a model."""
     queries, shown = site.queries, find_model(site.queries, model)
@@ -241,7 +246,8 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
     records, facts = _records(queries, own), _facts(queries, shown)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
-    newest = max(records.values(), key=_written, default={})
+    provenances = [record.get("provenance") or {} for record in records.values()]
+    newest = max(provenances, key=lambda one: str(one.get("written", "")), default={})
     results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
     parents = parents_of(queries, shown, facts["adapted_from"])
     made = entry.lineage.parents if entry and entry.lineage else ()
@@ -249,7 +255,7 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
     tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
     context: dict[str, Any] = {
         "model": shown, "entry": entry, "facts": facts, "parents": parents, "words": words,
-        "provenance": newest.get("provenance") or {},
+        "provenance": newest,
         "pages": tasks | {name: href for name, href in pages.items() if href},
         "total": total, "paging": where, "form": controls, "path": path,
         "badges": _badges(entry, standings), "sweeps": list(sweep_charts(sweeps)),
@@ -280,7 +286,7 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
             "lineage": entry.lineage.model_dump(mode="json") if entry and entry.lineage else None,
             "facts": facts,
             "made_from": parents,
-            "provenance": context["provenance"] or None,
+            "provenance": newest or None,
         },
         context=context,
     )
@@ -288,8 +294,7 @@ def _view(site: Site, state: _ModelState, model: str) -> Page:
 
 def _shown(model: _Model, slug: str) -> Entry | None:
     known = {entry.slug: entry for entry in model.entries}
-    if slug and slug not in known:
-        raise missing("entry", slug, known, then="The model's page lists its entries.")
+    check_name("entry", slug, known, then="The model's page lists its entries.")
     return known[slug] if slug else next(iter(model.entries), None)
 
 
@@ -303,10 +308,6 @@ def _records(queries: Queries, own: Sequence[EntryResults]) -> dict[int, Mapping
     return {row.id: queries.result_document(row.id) for row in rows}
 
 
-def _written(record: Mapping[str, Any]) -> str:
-    return str((record.get("provenance") or {}).get("written", ""))
-
-
 def _results(
     queries: Queries, entries: Sequence[EntryResults], state: _ModelState, path: str
 ) -> tuple[list[Table], Paging, Form, int]:
@@ -318,21 +319,15 @@ def _results(
     inside = {task.name for title, tasks in suites.items() if query in title.casefold() for task in tasks}
     some = [row for task, row in rows.items() if task in inside or query in f"{task} {row.type}".casefold()]
     where = paging(len(some), state, path)
-    what = "part of a task, a type or a suite"
-    controls = form(
-        state, path, [Control(kind="search", name="q", label="Tasks", value=state.q, placeholder=what)]
-    )
+    controls = form(state, path, [ask_name(state, "Tasks", "part of a task, a type or a suite")])
     if not rows:
         return [], where, controls, 0
     fields = result_fields(shown)
-    ordered = in_order(some, fields, state.sort)[max(0, where.first - 1) : where.last]
-    table = Table(
-        name="results",
-        caption="Results by task: main scores × 100",
-        columns=[field.head(state, path, page=1) for field in fields],
-        rows=[row_of(row, fields, row.task) for row in ordered],
+    table = fill_table(
+        "results", "Results by task: main scores × 100", fields,
+        where.cut(in_order(some, fields, state.sort)), state=state, path=path, key=lambda row: row.task,
         notes=["A score is the mean over all splits and subsets of its result."],
-    )
+    )  # fmt: skip
     return [table], where, controls, len(rows)
 
 
@@ -356,19 +351,3 @@ def _badges(entry: Entry | None, standings: Sequence[Standing]) -> list[tuple[st
     own = [one for one in standings if one.entry is entry]
     titles = {one.suite.slug: one.suite.suite.title for one in [o for o in own if o.complete] or own[:1]}
     return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()]
-
-
-def _paths(site: Site) -> Iterable[str]:
-    """The page of every model and of every backbone of the papers, under each path that leads there."""
-    return [f"/models/{slug}" for slug in dict.fromkeys([*site.queries.models, *backbones()])]
-
-
-PAGES = (
-    PageRoute(
-        path="/models/{model}",
-        state=_ModelState,
-        view=_view,
-        summary="A model under all of its names: facts, ranks and means on every board, results by task.",
-        all_paths=_paths,
-    ),
-)

@@ -11,7 +11,7 @@ from harness.results.scores import score_text
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import SIZES, Entry, Queries
 from leaderboard.data.suites import views
-from leaderboard.views.check_tables import when_text
+from leaderboard.views.cells import make_size_cell, when_text
 from leaderboard.views.suite_table import (
     SuiteState,
     SuiteTable,
@@ -25,11 +25,10 @@ from leaderboard.views.suite_table import (
 from leaderboard.views.task_scores import task_path
 from leaderboard.web.charts import Chart
 from leaderboard.web.filters import SIZE_NAMES
-from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Page, PageRoute
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table
 
 TEXTS: Mapping[str, str] = {
     "glue": "Backbones fine-tuned on English sentences",
@@ -57,6 +56,7 @@ class _Board:
     chart: Chart | None
 
 
+@serve_page("/", "The boards with their best models, the best of each size class, and the newest records.")
 def _view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
@@ -64,13 +64,16 @@ def _view(site: Site, state: State) -> Page:
     slugs = [slug for slug in dict.fromkeys([*TEXTS, *main]) if slug in queries.suites]
     tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
     boards = [_board(slug, table) for slug, table in tables.items()]
+    labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
+    rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
+    newest = values_table("newest", "The newest measured records", labels, rows)
     numbers = sum(paper.numbers for paper in site.papers.values())
     return Page(
         title="Which encoder?",
         template="overview.html",
         lead=f"Scores of {len(queries.models):,} text encoders on public benchmarks: measured by this "
         f"harness, imported from mteb, or reported in papers ({numbers:,} numbers). Each number says which.",
-        tables=[_best(boards), _sizes(tables), _newest(queries)],
+        tables=[_best(boards), _sizes(tables), newest],
         charts=[board.chart for board in boards if board.chart],
         context={"boards": [*boards[:1], *_backbones(site), *boards[1:]]},
     )
@@ -113,8 +116,8 @@ def _backbones(site: Site) -> Iterator[_Board]:
             "long documents. Those with the most numbers in papers:",
             more=f"All {len(counts)} backbones",
             rows=[
-                (EMPTY, Cell(text=one.name, value=one.name, href=f"/models/{one.slug}"),
-                 Cell(text=parameters_text(one.parameters) if one.parameters else ""),
+                (EMPTY, link(one.name, f"/models/{one.slug}"),
+                 make_size_cell(one.parameters, unknown=""),
                  Cell(text=f"{count} numbers", value=count))
                 for one, count in known
             ],
@@ -130,7 +133,7 @@ def _place(table: SuiteTable, row: int) -> list[Cell]:
     return [
         Cell(text=str(rank or "–"), value=rank or None),
         replace(model, text=entry.model),
-        Cell(text=parameters_text(size) if size else "", value=size),
+        make_size_cell(size, unknown=""),
         replace(score, text=score_text(float(scores.over_tasks.values[row]))),
     ]
 
@@ -146,7 +149,7 @@ def _small(chart: Chart) -> Chart:
 def _best(boards: Sequence[_Board]) -> Table:
     """The best models of every board in one table."""
     labels = {"board": "Board", "rank": "Rank", "model": "Model", "size": "Size", "score": "Mean over tasks"}
-    heads = {board.slug: Cell(text=board.title, value=board.title, href=board.href) for board in boards}
+    heads = {board.slug: link(board.title, board.href) for board in boards}
     rows = [(heads[board.slug], *cells) for board in boards for cells in board.rows]
     return values_table("boards", "The best models of each board", labels, rows)
 
@@ -172,32 +175,14 @@ def _first(table: SuiteTable, size: str) -> Cell:
         return EMPTY
     entry, mean = entries[row], float(table.scores.over_tasks.values[row])
     text = f"{entry.model.rpartition('/')[2]} {score_text(mean)}"
-    return Cell(text=text, value=text, href=f"/models/{entry.model_slug}", note=entry.model)
-
-
-def _newest(queries: Queries) -> Table:
-    """The records that were written last."""
-    labels = {"model": "Model", "task": "Task", "score": "Score", "written": "Written"}
-    rows = [_record(row, entry) for row, entry in queries.newest(NEWEST)]
-    return values_table("newest", "The newest measured records", labels, rows)
+    return link(text, f"/models/{entry.model_slug}", note=entry.model)
 
 
 def _record(row: object, entry: Entry) -> list[Cell]:
     written, task, value, number = (getattr(row, name) for name in ("written", "task", "value", "id"))
     return [
-        Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
-        Cell(text=task, value=task, href=task_path(task)),
+        link(entry.model, f"/models/{entry.model_slug}"),
+        link(task, task_path(task)),
         EMPTY if value is None else Cell(text=score_text(value), value=value),
         Cell(text=when_text(written), value=written, href=f"/results/{number}"),
     ]
-
-
-PAGES = (
-    PageRoute(
-        path="/",
-        state=State,
-        view=_view,
-        summary="The boards with their best models, the best of each size class, and the newest records.",
-        all_paths=lambda site: ["/"],
-    ),
-)

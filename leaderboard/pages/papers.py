@@ -29,13 +29,14 @@ from leaderboard.data.suites import views
 from leaderboard.views.paper_tables import Measured, paper_table, warnings
 from leaderboard.views.suite_table import mean_cell, mean_of, task_cell
 from leaderboard.views.training import recipes_of
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_row, values_table
 
 PATH = "/papers"
 OVER_TASKS = "mean over tasks"
+CONFLICT_HEADS = {"backbone": "Backbone", "suite": "Suite", "metric": "Score", "treatment": "Treatment"}
 DIFFER = (
     "Values that differ by rounding alone are left out. Papers also copy from one another, take the test "
     "server's numbers, or fine-tune in their own way: a cell's note says what is known."
@@ -46,6 +47,7 @@ RAW = (
 )
 
 
+@serve_page(PATH, "What papers print: the papers, and where they differ.", formats=PRINTED)
 def _view(site: Site, state: State) -> Page:
     """The list of papers."""
     differ = [_conflicts(site.papers, found)] if (found := conflicts(site.papers)) else []
@@ -63,13 +65,10 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
              "numbers": "Numbers", "odd": "Recomputed otherwise"}  # fmt: skip
     rows = [
         values_row(
-            Cell(text=paper.name, value=paper.name, href=f"{PATH}/{slug}"),
+            link(paper.name, f"{PATH}/{slug}"),
             paper.title,
             paper.authors,
-            *(
-                Cell(text=str(n), value=n)
-                for n in (paper.year, len(paper.tables), paper.numbers, _odd(paper))
-            ),
+            *map(_show_plainly, (paper.year, len(paper.tables), paper.numbers, _odd(paper))),
             key=slug,
         )
         for slug, paper in papers.items()
@@ -77,6 +76,10 @@ def _papers(papers: Mapping[str, Paper]) -> Table:
     return values_table(
         "papers", "The papers, and how many of their numbers differ when recomputed", heads, rows
     )
+
+
+def _show_plainly(value: int) -> Cell:
+    return Cell(text=str(value), value=value)
 
 
 def _odd(paper: Paper) -> int:
@@ -87,24 +90,17 @@ def _conflicts(papers: Mapping[str, Paper], found: Sequence[Conflict]) -> Table:
     """What papers print different values of, the furthest apart first."""
     names = {row.paper for one in found for row in one.prints}
     slugs = {paper.name: slug for slug, paper in papers.items() if paper.name in names}
-    heads = {"backbone": "Backbone", "suite": "Suite", "metric": "Score", "treatment": "Treatment",
-             "apart": "Apart", **{f"paper-{slug}": name for name, slug in slugs.items()}}  # fmt: skip
-    if not any(one.treatment for one in found):
-        del heads["treatment"]
-    rows = []
-    for one in sorted(found, key=lambda one: -_apart(one)):
-        apart = _apart(one)
-        rows.append(
-            values_row(
-                *(
-                    getattr(one, name) or None
-                    for name in ("backbone", "suite", "metric", "treatment")
-                    if name in heads
-                ),
-                Cell(text=f"{apart:.4g}", value=apart),
-                *(_prints([row for row in one.prints if row.paper == n], slug) for n, slug in slugs.items()),
-            )
-        )
+    treated = any(one.treatment for one in found)
+    heads = {key: label for key, label in CONFLICT_HEADS.items() if treated or key != "treatment"}
+    heads |= {"apart": "Apart", **{f"paper-{slug}": name for name, slug in slugs.items()}}
+    rows = [
+        [
+            *(getattr(one, name) or None for name in CONFLICT_HEADS if name in heads),
+            Cell(text=f"{_apart(one):.4g}", value=_apart(one)),
+            *(_prints([row for row in one.prints if row.paper == n], slug) for n, slug in slugs.items()),
+        ]
+        for one in sorted(found, key=lambda one: -_apart(one))
+    ]
     caption = "What papers print different values of, for one backbone"
     return values_table("conflicts", caption, heads, rows, notes=[DIFFER])
 
@@ -124,13 +120,18 @@ def _prints(rows: Sequence[PaperValue], slug: str) -> Cell:
         f"{row.value}: {', '.join(filter(None, [row.model, row.setting, row.note]))}" for row in rows
     )
     href = f"{PATH}/{slug}#table-{key_of(rows[0].table)}"
-    return Cell(text=text, value=text, kind="reported", note="; ".join(notes), href=href)
+    return link(text, kind="reported", note="; ".join(notes), href=href)
 
 
+@serve_page(
+    f"{PATH}/{{paper}}",
+    "A paper: every table as printed, with what was measured here below its lines.",
+    paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
+    formats=PRINTED,
+)
 def _paper_view(site: Site, state: State, paper: str) -> Page:
     """The page of a paper."""
-    if paper not in site.papers:
-        raise missing("paper", paper, site.papers, then="The page /papers lists all.")
+    check_name("paper", paper, site.papers, then="The page /papers lists all.")
     one = site.papers[paper]
     pairs = [(table, _with_measured(site.queries, one, table)) for table in one.tables.values()]
     count = f"{len(pairs)} tables" if len(pairs) > 1 else "One table"
@@ -226,7 +227,7 @@ def _is_of(row: PaperValue, entry: Entry) -> bool:
 def _head(entry: Entry) -> Cell:
     made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
     text = f"measured here, {made}"
-    return Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
+    return link(text, note=entry.treatment, href=f"/models/{entry.model_slug}")
 
 
 def _cells(queries: Queries, scores: SuiteScores, at: int, rows: Sequence[PaperValue]) -> dict[str, Cell]:
@@ -267,23 +268,3 @@ def _of_others(cell: Cell, columns: Sequence[str], column: str = "") -> Cell:
     note = f"measured here on {names}; the printed number is of other queries"
     notes = "; ".join(filter(None, [cell.note, note]))
     return replace(cell, text=f"{cell.text}, on {names}", kind=f"{cell.kind} apart".strip(), note=notes)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=State,
-        view=_view,
-        summary="What papers print: the papers, and where they differ.",
-        all_paths=lambda site: [PATH],
-        formats=("json", "csv", "md", "tex"),
-    ),
-    PageRoute(
-        path=f"{PATH}/{{paper}}",
-        state=State,
-        view=_paper_view,
-        summary="A paper: every table as printed, with what was measured here below its lines.",
-        all_paths=lambda site: [f"{PATH}/{slug}" for slug in site.papers],
-        formats=("json", "csv", "md", "tex"),
-    ),
-)

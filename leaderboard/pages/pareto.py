@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Annotated, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,22 @@ from leaderboard.data.suites import views
 from leaderboard.views import sorting
 from leaderboard.views.costs import MEASURES, Dot, Key, Place, cost, devices, printed_dots, throughput, works
 from leaderboard.views.suite_table import untouched_note
-from leaderboard.web.charts import Axis, Point, Scatter, chart, frontier_points
-from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
-from leaderboard.web.page import Page, PageRoute, missing
+from leaderboard.web.charts import Axis, Scatter, chart, frontier_points
+from leaderboard.web.filters import (
+    EACH,
+    Control,
+    EntryState,
+    Form,
+    Options,
+    chips,
+    controls,
+    form,
+    offer,
+)
+from leaderboard.web.page import Page, check_name, serve_page
 from leaderboard.web.parameters import Paging, Text, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, link
 
 PATH = "/pareto"
 
@@ -33,10 +44,6 @@ SERIES = ("imported", "reported", "measured")
 """In the order of the chart's colours, which are those of the origins elsewhere."""
 
 SCALES = (("", "default"), ("log", "logarithmic"), ("linear", "linear"))
-EACH = (("model", "each model"), ("revision", "each revision and treatment"))
-FLOPS = 1e18
-"""The unit of training compute on the axis."""
-
 PRINTED = (
     "Points printed in papers were not measured here: score and training compute are as printed, means are "
     "recomputed from the printed numbers."
@@ -108,10 +115,10 @@ class _Points:
 
     def beaten_by(self, dot: Dot) -> Dot | None:
         """The best of the frontier that is at least as good on both axes, None for one on it."""
-        if dot in self.best or not dot.whole:
+        if dot in self.best or dot.hollow:
             return None
         sign = 1 if self.plot.better == "lower" else -1
-        better = (one for one in self.best if sign * _number(one.x) <= sign * _number(dot.x))
+        better = (one for one in self.best if sign * _number(one.amount) <= sign * _number(dot.amount))
         return max(better, key=lambda one: one.score, default=None)
 
 
@@ -119,23 +126,22 @@ def _number(x: Place) -> float:
     return float(x.toordinal()) if isinstance(x, date) else float(x)
 
 
+@serve_page(PATH, "Scores against size, dimension, length, date, compute, speed or cost, with the frontier.")
 def _view(site: Site, state: _ParetoState) -> Page:
     """The page of trade-offs."""
     queries = site.queries
-    if state.suite not in queries.suites:
-        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    check_name("suite", state.suite, queries.suites, then="The page /suites lists all.", is_needed=True)
     suite = queries.suites[state.suite]
     conventions = views(suite.suite)
-    if state.view and state.view not in conventions:
-        raise missing("view", state.view, conventions, then="The suite's page offers those there are.")
+    check_name("view", state.view, conventions, then="The suite's page offers those there are.")
     scores = queries.suite_scores(suite, state.view or conventions[0], revisions=state.each == "revision")
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.keeps(e)]
     untouched = scores.untouched(rows)
     if untouched is None and state.y == "untouched":
         state = state.changed(y="tasks")
     labels = _labels(scores, untouched)
-    if state.y not in labels:
-        raise missing("score", state.y, labels, then="The form above the plot offers those there are.")
+    hint = "The form above the plot offers those there are."
+    check_name("score", state.y, labels, then=hint, is_needed=True)
     score = _score(scores, state.y, labels[state.y], untouched)
     across = _across(queries, scores, state, site.papers.values())
     points = _points(scores, rows, state, score, across)
@@ -145,7 +151,7 @@ def _view(site: Site, state: _ParetoState) -> Page:
         title="Trade-offs",
         template="pareto.html",
         lead=_lead(points, suite.suite.title, across),
-        tables=_tables(points, where, state, score, across) if points.dots else [],
+        tables=_tables(points, where, state, score, across.axis.label) if points.dots else [],
         charts=[chart("points", title, points.plot)] if points.dots else [],
         notes=[*_warnings(points, state, across), *_selection_notes(points, state, untouched)],
         data={
@@ -234,85 +240,80 @@ def _points(
     shown = scores.one_for_each_model(shown, means.count) if state.each == "model" else shown
     dots = [_dot(scores, score, row, across.values[row]) for row in shown]
     dots += [dot for dot in across.printed if state.keeps(dot.entry)]
-    dots.sort(key=lambda dot: (not dot.whole, -dot.score))
+    dots.sort(key=lambda dot: (dot.hollow, -dot.score))
     plot = Scatter(
         x=across.axis, y=Axis(label=f"{_capital(score.label)} (× 100)"), series=SERIES,
-        better=MEASURES[state.x].better, points=[_point(dot, state.x) for dot in dots],
+        better=MEASURES[state.x].better, points=dots,
     )  # fmt: skip
-    of_point = {id(point): dot for dot, point in zip(dots, plot.points, strict=True)}
 
     def models(some: Iterable[int]) -> int:
         return len({scores.entries[row].model_slug for row in some})
 
     return _Points(
-        dots=dots, best=[of_point[id(point)] for point in frontier_points(plot)], plot=plot,
+        dots=dots, best=frontier_points(plot, dots), plot=plot,
         without=models(wanted) - models(shown), part=0 if state.part else models(known) - models(whole),
     )  # fmt: skip
 
 
-def _dot(scores: SuiteScores, score: _Score, row: int, x: Place) -> Dot:
+def _dot(scores: SuiteScores, score: _Score, row: int, amount: Place) -> Dot:
     entry, means = scores.entries[row], score.means
     whole, selected = bool(means.complete[row]), bool(score.selected[row])
     notes = [] if whole else [f"only {means.count[row]} of {means.expected}: not comparable"]
     notes += ["scores in it selected the model"] if selected else []
-    return Dot(
-        entry=entry, x=x, score=float(means.values[row]), low=float(score.low[row]),
-        high=float(score.high[row]), whole=whole, count=int(means.count[row]),
-        href=f"/models/{entry.model_slug}", note="; ".join(notes), selected=selected,
+    low, high = (100 * float(ends[row]) for ends in (score.low, score.high))
+    return Dot.of(
+        entry, amount, float(means.values[row]), low=low, high=high, hollow=not whole,
+        count=int(means.count[row]), href=f"/models/{entry.model_slug}", note="; ".join(notes),
+        selected=selected,
     )  # fmt: skip
 
 
-def _point(dot: Dot, measure: str) -> Point:
-    x = _number(dot.x) / FLOPS if measure == "flops" else dot.x
-    return Point(
-        label=dot.entry.model, x=x, y=100 * dot.score, low=100 * dot.low, high=100 * dot.high,
-        href=dot.href, series=dot.entry.origin, hollow=not dot.whole, note=dot.note,
-    )  # fmt: skip
-
-
-def _tables(
-    points: _Points, where: Paging, state: _ParetoState, score: _Score, across: _Across
-) -> list[Table]:
+def _tables(points: _Points, where: Paging, state: _ParetoState, score: _Score, label: str) -> list[Table]:
+    """The frontier, each with its gain, and all points, each with what beats it."""
     measure, expected, column = MEASURES[state.x], score.means.expected, sorting.Field[Dot]
-    last = [None, *points.best[:-1]] if points.plot.better == "lower" else [*points.best[1:], None]
-    steps = {id(dot): before for dot, before in zip(points.best, last, strict=True)}
+    by_x = points.best if points.plot.better == "lower" else points.best[::-1]
+    neighbours = {id(dot): last for last, dot in pairwise(by_x)}
     fields = [
-        column(key="model", label="Model", sticky=True,
-               cell=lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href,
-                                     note=dot.entry.treatment)),
-        column(key="x", label=across.axis.label, numeric=True,
-               cell=lambda dot: Cell(text=measure.text(dot.x),
-                                     value=str(dot.x) if isinstance(dot.x, date) else dot.x)),
-        column(key="score", label=_capital(score.label), numeric=True, cell=_score_cell),
-    ]  # fmt: skip
-    count = [
-        column(key="there", label="Tasks", numeric=True,
-               cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected))
-    ] if expected > 1 else []  # fmt: skip
-    origin = column(
-        key="origin", label="Origin",
-        cell=lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin),
+        column(
+            "model", "Model", lambda dot: link(dot.label, dot.href, note=dot.entry.treatment), sticky=True
+        ),
+        column("x", label, lambda dot: _show_amount(dot, measure.text), numeric=True),
+        column("score", _capital(score.label), _score_cell, numeric=True),
+    ]
+    gain = column("step", "Gain", lambda dot: _gain(dot, neighbours.get(id(dot))), numeric=True, note=GAIN)
+    count = column(
+        "there", "Tasks", numeric=True,
+        cell=lambda dot: Cell(text=f"{dot.count or expected}/{expected}", value=dot.count or expected),
     )  # fmt: skip
-    gain = column(key="step", label="Gain", numeric=True, note=GAIN,
-                  cell=lambda dot: _gain(dot, steps[id(dot)]))  # fmt: skip
-    beaten = column(key="beaten", label="Beaten by", note=BEATEN, cell=lambda dot: _beaten(points, dot))
-    shown = points.dots[max(where.first - 1, 0) : where.last]
-    best = "The frontier: nothing beats these on both axes"
-    every = "All points, the best score first, incomplete ones last"
+    origin = column("origin", "Origin", lambda dot: link(dot.series, kind=dot.series))
+    beaten = column("beaten", "Beaten by", lambda dot: _beaten(points, dot), note=BEATEN)
+    counts = [count] if expected > 1 else []
+    tables = (
+        ("frontier", "The frontier: nothing beats these on both axes", [*fields, gain, origin], points.best),
+        ("points", "All points, the best score first, incomplete ones last",
+         [*fields, *counts, origin, beaten], where.cut(points.dots)),
+    )  # fmt: skip
     return [
-        _table("frontier", best, [*fields, gain, origin], points.best),
-        _table("points", every, [*fields, *count, origin, beaten], shown),
+        sorting.fill_table(
+            *table, key=lambda dot: dot.entry.slug, kind=lambda dot: "part" if dot.hollow else ""
+        )
+        for table in tables
     ]
 
 
-def _table(name: str, caption: str, fields: Sequence[sorting.Field[Dot]], dots: Sequence[Dot]) -> Table:
-    rows = [sorting.row_of(dot, fields, dot.entry.slug, "" if dot.whole else "part") for dot in dots]
-    return Table(name=name, caption=caption, columns=[field.head() for field in fields], rows=rows)
+def _show_model(dot: Dot) -> Cell:
+    return link(dot.label, dot.href, note=dot.entry.treatment)
+
+
+def _show_amount(dot: Dot, text: Callable[[Any], str]) -> Cell:
+    amount = dot.amount
+    return Cell(text=text(amount), value=str(amount) if isinstance(amount, date) else amount)
 
 
 def _score_cell(dot: Dot) -> Cell:
-    interval = f" ± {50 * (dot.high - dot.low):.2f}" if dot.low == dot.low else ""
-    kinds = {"part": not dot.whole, "selected": dot.selected}
+    half = None if dot.low is None or dot.high is None else (dot.high - dot.low) / 2
+    interval = f" ± {half:.2f}" if half is not None and half == half else ""
+    kinds = {"part": dot.hollow, "selected": dot.selected}
     kind = " ".join(kind for kind, holds in kinds.items() if holds)
     return Cell(text=score_text(dot.score) + interval, value=dot.score, kind=kind, note=dot.note)
 
@@ -325,8 +326,8 @@ def _beaten(points: _Points, dot: Dot) -> Cell:
     better = points.beaten_by(dot)
     if better is None:
         return Cell(text="on the frontier") if dot in points.best else EMPTY
-    text = f"{better.entry.model} ({delta_text(better.score - dot.score)})"
-    return Cell(text=text, value=better.entry.model, href=better.href)
+    text = f"{better.label} ({delta_text(better.score - dot.score)})"
+    return Cell(text=text, value=better.label, href=better.href)
 
 
 def _form(
@@ -337,21 +338,17 @@ def _form(
         for slug, one in queries.suites.items()
         if slug in queries.entries_of_suites or one.main or slug == state.suite
     ]
-    selects: dict[str, tuple[str, str, Sequence[tuple[str, str]]]] = {
-        "suite": ("Suite", state.suite, suites),
-        "y": ("Score", state.y, [(key, _capital(name)) for key, name in labels.items()]),
-        "x": ("Against", state.x, _measures(scores)),
-        "device": ("Measured on", across.device, [(name, name) for name in across.devices]),
-        "view": ("Numbers", scores.convention,
-                 [(name, f"as {name} prints") for name in views(scores.site_suite.suite)]),
-        "each": ("A point for", state.each, EACH),
-        "scale": ("Axis", state.scale, () if state.x == "date" else SCALES),
-    }  # fmt: skip
-    own = [
-        Control(kind="select", name=name, label=label, value=value, options=options,
-                more=name in ("view", "each", "scale"))
-        for name, (label, value, options) in selects.items() if len(options) > 1 or name in ("suite", "y")
-    ]  # fmt: skip
+    offered: Options = {
+        "suite": ("Suite", suites),
+        "y": ("Score", [(key, _capital(name)) for key, name in labels.items()]),
+        "x": ("Against", _measures(scores)),
+        "device": ("Measured on", [(name, name) for name in across.devices]),
+        "view": ("Numbers", [(name, f"as {name} prints") for name in views(scores.site_suite.suite)]),
+        "each": ("A point for", EACH),
+        "scale": ("Axis", () if state.x == "date" else SCALES),
+    }
+    values = {"device": across.device, "view": scores.convention}
+    own = offer(state, offered, values=values, always=("suite", "y"), more=("view", "each", "scale"))
     if state.x == "cost":
         price = Control(
             kind="number", name="price", label="USD an hour", value=state.price, least=0, step="any"
@@ -376,7 +373,7 @@ def _measures(scores: SuiteScores) -> list[tuple[str, str]]:
 
 
 def _lead(points: _Points, title: str, across: _Across) -> str:
-    whole = sum(dot.whole for dot in points.dots)
+    whole = sum(not dot.hollow for dot in points.dots)
     what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
     found = f"{whole} {what}, {len(points.best)} on the frontier" if points.dots else "no points"
     return f"{title}: {found}."
@@ -419,14 +416,3 @@ def _left_out(points: _Points, measure: str) -> list[str]:
         f"Left out, as they have a part of the tasks only: {points.part}.": points.part,
     }
     return [note for note, count in notes.items() if count]
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=_ParetoState,
-        view=_view,
-        summary="Scores against size, dimension, length, date, compute, speed or cost, with the frontier.",
-        all_paths=lambda site: [PATH],
-    ),
-)

@@ -13,15 +13,15 @@ from harness.jobs.recipe import RecipeEntry
 from harness.plan import catalog
 from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
+from leaderboard.views.cells import make_size_cell
 from leaderboard.views.model_scores import SUITE_FIELDS, Standing, standings, standings_table
 from leaderboard.views.sorting import Field as TableField
 from leaderboard.views.suite_table import made_of, mean_cell, model_cell
 from leaderboard.views.training import AnyRecipe, is_of_paper
-from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.page import Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, address
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
+from leaderboard.web.tables import EMPTY, Cell, Table, link, values_table, words
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""
@@ -120,7 +120,7 @@ def _over_same_tasks(rows: Sequence[Standing]) -> TableField[Standing]:
         return replace(plain, text=f"{plain.text} ({count})", note=note)
 
     note = "The mean over the tasks that chose none of the models shown here and that all of them have."
-    return TableField(key="same", label="over the same untouched tasks", numeric=True, cell=cell, note=note)
+    return TableField("same", "over the same untouched tasks", cell, numeric=True, note=note)
 
 
 def _start_cell(one: Standing) -> Cell:
@@ -130,12 +130,11 @@ def _start_cell(one: Standing) -> Cell:
 
 
 MODEL_FIELDS: Sequence[TableField[Standing]] = [
-    TableField(key="model", label="Model", cell=lambda one: model_cell(one.entry)),
-    TableField(key="recipe", label="Recipe", cell=lambda one: Cell(text=one.entry.recipe or "")),
-    TableField(key="parameters", label="Size", numeric=True,
-          cell=lambda one: Cell(text=parameters_text(one.entry.parameters), value=one.entry.parameters)),
-]  # fmt: skip
-START = TableField[Standing](key="treatment", label="Seeds and start", cell=_start_cell)
+    TableField("model", "Model", lambda one: model_cell(one.entry)),
+    TableField("recipe", "Recipe", lambda one: Cell(text=one.entry.recipe or "")),
+    TableField("parameters", "Size", lambda one: make_size_cell(one.entry.parameters), numeric=True),
+]
+START = TableField[Standing]("treatment", "Seeds and start", _start_cell)
 
 
 def _recipes_table(queries: Queries) -> Table:
@@ -153,7 +152,7 @@ def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
     variants, href = ", ".join(entry.variants), address(f"/recipes/{entry.name}")
     note = " · ".join(f"{name}: {what}" for name, what in entry.variants.items())
     return (
-        Cell(text=entry.name, value=entry.name, href=href),
+        link(entry.name, href),
         entry.summary,
         catalog.open_recipe(entry.name).source,
         Cell(text=variants or "–", value=variants or None, note=note),
@@ -207,14 +206,17 @@ class _RecipeState(State):
     variant: Text = Field("", description="Another reading of the same source; empty for the recipe's own.")
 
 
+@serve_page(
+    "/recipes/{recipe}",
+    "A recipe: what it does, in every setting, and the models that it made.",
+    paths=lambda site: [f"/recipes/{name}" for name in catalog.recipes()],
+)
 def _view(site: Site, state: _RecipeState, recipe: str) -> Page:
     """The page of a recipe."""
     known, variant = catalog.recipes(), state.variant
-    if recipe not in known:
-        raise missing("recipe", recipe, known, then="The page /recipes lists all.")
+    check_name("recipe", recipe, known, then="The page /recipes lists all.")
     entry = known[recipe]
-    if variant and variant not in entry.variants:
-        raise missing(f"variant of {recipe}", variant, entry.variants, then="The page shows them all.")
+    check_name(f"variant of {recipe}", variant, entry.variants, then="The page shows them all.")
     own = catalog.open_recipe(f"{recipe}:{variant}" if variant else recipe)
     protocol = _protocol_of(entry, variant, own)
     paper = next((paper for paper in site.papers.values() if is_of_paper(own, paper)), None)
@@ -246,25 +248,8 @@ def _view(site: Site, state: _RecipeState, recipe: str) -> Page:
     )  # fmt: skip
 
 
+@serve_page("/recipes", "Every recipe: what it does, its source, its variants, and how many entries it made.")
 def _recipes_view(site: Site, state: State) -> Page:
     """Every recipe: what it does, where it is from, and how much was measured with it."""
     lead = "A recipe is how a backbone becomes a model: a paper's way of fine-tuning, in every setting."
     return Page(title="Recipes", template="recipes.html", lead=lead, tables=[_recipes_table(site.queries)])
-
-
-PAGES = (
-    PageRoute(
-        path="/recipes/{recipe}",
-        state=_RecipeState,
-        view=_view,
-        summary="A recipe: what it does, in every setting, and the models that it made.",
-        all_paths=lambda site: [f"/recipes/{name}" for name in catalog.recipes()],
-    ),
-    PageRoute(
-        path="/recipes",
-        state=State,
-        view=_recipes_view,
-        summary="Every recipe: what it does, its source, its variants, and how many entries it made.",
-        all_paths=lambda site: ["/recipes"],
-    ),
-)

@@ -15,8 +15,8 @@ from leaderboard.data.suites import SiteSuite
 from leaderboard.views.model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import notes_on, training_charts
-from leaderboard.web.filters import Control, form
-from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.web.filters import ask_name, form
+from leaderboard.web.page import Crumb, NotFound, Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import EMPTY, Cell, Table, values_table, words
@@ -151,6 +151,17 @@ def _command(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
+def _paths(site: Site) -> Iterable[str]:
+    """The page of every measured result: imported ones are too many, and hold little more."""
+    measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
+    return [f"/results/{row.id}" for row in site.queries.results(entry=measured)]
+
+
+@serve_page(
+    "/results/{id}",
+    "One result in full: raw metrics, identity, provenance, training, the error of a failure.",
+    paths=_paths,
+)
 def _view(site: Site, state: _ResultState, id: str) -> Page:
     """The page of a result."""
     rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
@@ -170,8 +181,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         "command": _command(site.queries.suites.values(), entry, row.task),
         "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
-    what = "part of a split, subset or metric"
-    search = Control(kind="search", name="q", label="Scores", value=state.q, placeholder=what)
+    controls = [ask_name(state, "Scores", "part of a split, subset or metric")]
     names = ("id", "task", "type", "metric", "status", "data", "key")
     training = record.get("training") or {}
     return Page(
@@ -182,7 +192,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
-        tables=[one for one in _tables(record, shown[max(0, where.first - 1) : where.last]) if one.rows],
+        tables=[one for one in _tables(record, where.cut(shown)) if one.rows],
         charts=list(training_charts(record)) if training else [],
         data={
             **{name: getattr(row, name) for name in names},
@@ -191,24 +201,7 @@ def _view(site: Site, state: _ResultState, id: str) -> Page:
         },
         context={
             "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
-            "total": len(metrics), "other": other, "form": form(state, path, [search]),
+            "total": len(metrics), "other": other, "form": form(state, path, controls),
         },
         notes=notes_on([training]),
     )  # fmt: skip
-
-
-def _paths(site: Site) -> Iterable[str]:
-    """The page of every measured result: imported ones are too many, and hold little more."""
-    measured = [e.id for e in site.queries.entries.values() if e.origin == "measured"]
-    return [f"/results/{row.id}" for row in site.queries.results(entry=measured)]
-
-
-PAGES = (
-    PageRoute(
-        path="/results/{id}",
-        state=_ResultState,
-        view=_view,
-        summary="One result in full: raw metrics, identity, provenance, training, the error of a failure.",
-        all_paths=_paths,
-    ),
-)

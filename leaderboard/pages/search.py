@@ -13,13 +13,13 @@ from pydantic import Field
 from harness.plan import catalog
 from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.data.queries import Queries
-from leaderboard.views.check_tables import counted
+from leaderboard.views.cells import counted
 from leaderboard.views.task_scores import known_tasks, task_path
 from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import Page, PageRoute
+from leaderboard.web.page import Page, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, values_table
+from leaderboard.web.tables import link, values_table
 
 KINDS = ("backbone", "model", "suite", "task", "recipe", "paper")
 """The kinds of hits; of hits that match alike the earlier kind goes first."""
@@ -118,14 +118,15 @@ def _search(site: Site, query: str, kind: str = "") -> list[tuple[_Item, str]]:
     return [(one, name) for *_, name, one in hits]
 
 
+@serve_page("/search", "Models, tasks, suites, papers and recipes by a part of any of their names.")
 def _view(site: Site, state: _SearchState) -> Page:
     """The hits of a query."""
     hits = _search(site, state.q, state.kind)
     where = paging(len(hits), state, "/search")
     rows = [
-        (Cell(text=one.name, value=one.name, href=one.href), one.kind,
+        (link(one.name, one.href), one.kind,
          name if name != one.name and state.q else "", one.what)
-        for one, name in hits[max(0, where.first - 1) : where.last]
+        for one, name in where.cut(hits)
     ]  # fmt: skip
     labels = {"name": "Name", "kind": "Kind", "matched": "Matched name", "what": "What it is"}
     caption = counted(len(hits), "hit")
@@ -135,14 +136,3 @@ def _view(site: Site, state: _SearchState) -> Page:
         tables=[values_table("hits", caption, labels, rows)],
         context={"state": state, "kinds": [("", "any"), *zip(KINDS, KINDS, strict=True)], "paging": where},
     )
-
-
-PAGES = (
-    PageRoute(
-        path="/search",
-        state=_SearchState,
-        view=_view,
-        summary="Models, tasks, suites, papers and recipes by a part of any of their names.",
-        all_paths=lambda site: ["/search"],
-    ),
-)

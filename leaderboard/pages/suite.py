@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -13,19 +12,18 @@ from pydantic import Field
 from leaderboard.data.descriptions import describe_suite, describe_task
 from leaderboard.data.ranking import FEWEST
 from leaderboard.data.suites import REASONS, SiteSuite, views
+from leaderboard.views import sorting
 from leaderboard.views.suite_table import SuiteState, SuiteTable, size_chart, tasks_text, untouched_note
 from leaderboard.views.task_scores import column_path
-from leaderboard.web.filters import Control, Form, chips, controls, form
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.filters import CHIPS, EACH, Control, Form, Options, chips, controls, form, offer
+from leaderboard.web.page import PRINTED, Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, values_table
+from leaderboard.web.tables import Cell, Table, link, values_table
 
 ZERO = (("", "any share"), ("most", "over 50 %"), ("all", "100 %"))
 
 GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
-
-EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
 FILTERS = (
     "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
@@ -33,30 +31,35 @@ FILTERS = (
 )  # fmt: skip
 """The filters above the table, in order; the others are parameters alone."""
 
-CHIPS = {
+OWN_CHIPS = {
     "zero": "zero-shot on {}", "type": "only {}", "revisions": "pinned data only", "licence": "licence {}",
     "instructions": "instruction-tuned", "language": "for {}",
 }  # fmt: skip
-"""The filters of a suite's page that are in force, as texts."""
+"""The filters of a suite's page beside those over entries, as texts."""
+
+SHARES = {"all": "every task", "most": "over half of the tasks"}
 
 TASK_LABELS = ("Task", "Type", "Metric", "Languages", "Data", "Description")
 
 
+@serve_page(
+    "/suites/{suite}",
+    "A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
+    paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
+    formats=PRINTED,
+)
 def _view(site: Site, state: SuiteState, suite: str) -> Page:
     """The page of a suite."""
     queries, path = site.queries, f"/suites/{suite}"
-    if suite not in queries.suites:
-        raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
+    check_name("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
     title, known = listed.suite.title, views(listed.suite)
-    if state.view and state.view not in known:
-        raise missing("view", state.view, known, then="The suite's page offers those there are.")
+    check_name("view", state.view, known, then="The suite's page offers those there are.")
     scores = queries.suite_scores(
         listed, state.view or known[0], pinned=state.revisions == "pinned", revisions=state.each == "revision"
     )
     table = SuiteTable(scores=scores, state=state, path=path, cards=queries.cards, entries=queries.entries)
     where = paging(len(table.ordered), state, path)
-    rows = table.ordered[where.first - 1 : where.last] if table.ordered else []
     part, every = table.untouched.part if table.untouched else None, "all" in state.tasks
     ranked, count = _counts(table)
     return Page(
@@ -64,12 +67,7 @@ def _view(site: Site, state: SuiteState, suite: str) -> Page:
         template="suite.html",
         lead=_lead(table),
         crumbs=[Crumb(label="Boards", href="/suites")],
-        tables=[
-            Table(
-                name="suite", caption=f"{title}: scores × 100", columns=table.heads(),
-                rows=list(table.body(rows)), notes=list(_notes(table)), cards=True,
-            )
-        ],
+        tables=[table.table(where.cut(table.ordered), list(_notes(table)))],
         charts=[size_chart(table)],
         data={
             "suite": listed.suite.name,
@@ -120,46 +118,29 @@ def _form(table: SuiteTable) -> Form:
     """The filters; choices that no model has are not offered."""
     state, scores, path = table.state, table.scores, table.path
     cards = [table.card(row) for row in range(len(scores.entries))]
-    conventions = [(name, f"as in {name}") for name in views(scores.site_suite.suite)]
-    selects: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
+    offered: Options = {
         "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
-        "licence": ("Licence", _choices([card.licence for card in cards], state.licence)),
-        "language": ("Language", _choices([c for card in cards for c in card.languages], state.language)),
-        "view": ("Convention", conventions),
+        "licence": ("Licence", _frequent([card.licence for card in cards], state.licence)),
+        "language": ("Language", _frequent([c for card in cards for c in card.languages], state.language)),
+        "view": ("Convention", [(name, f"as in {name}") for name in views(scores.site_suite.suite)]),
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
-    values = {**{name: getattr(state, name) for name in selects}, "view": scores.convention}
-    known = {control.name: control for control in controls(state, scores.entries)} | {
-        name: Control(kind="select", name=name, label=label, options=options, value=values[name])
-        for name, (label, options) in selects.items() if len(options) > 1
-    }  # fmt: skip
+    own = offer(state, offered, values={"view": scores.convention})
     if any(card.instructions for card in cards):
-        known["instructions"] = Control(
-            kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions
+        own.append(
+            Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
         )
+    known = {control.name: control for control in [*controls(state, scores.entries), *own]}
     shown = [replace(known[name], more=False) for name in FILTERS if name in known]
-    return form(state, path, shown, chips=_chips(state, path), reset=path if state.pairs() else "")
+    chosen = chips(state, path, {**CHIPS, **OWN_CHIPS}, {"zero": SHARES.get(state.zero, "")})
+    return form(state, path, shown, chips=chosen, reset=path if state.pairs() else "")
 
 
-def _choices(values: Sequence[str], current: str) -> list[tuple[str, str]]:
+def _frequent(values: Sequence[str], current: str) -> list[tuple[str, str]]:
     """The 40 most frequent values as options; none where there is no value."""
     names = sorted({*dict(Counter(values).most_common(40)), current} - {""})
     return [("", "any"), *((name, name) for name in names)] if names else []
-
-
-def _chips(state: SuiteState, path: str) -> list[tuple[str, str]]:
-    """The filters in force, each with the URL without it."""
-    texts = {"all": "every task", "most": "over half of the tasks"}
-    own = [name for name in CHIPS if name in state.not_default()]
-    usual = {name: type(state).model_fields[name].get_default() for name in own}
-    return chips(state, path) + [
-        (
-            CHIPS[name].format(texts.get(getattr(state, name), getattr(state, name))),
-            f"{path}?{state.query(**{name: usual[name], 'page': 1})}",
-        )
-        for name in own
-    ]
 
 
 def _lead(table: SuiteTable) -> str:
@@ -218,8 +199,7 @@ def _tasks(listed: SiteSuite) -> Table:
         codes = about.languages
         languages = f"{len(codes)} languages" if len(codes) > 6 else ", ".join(codes)
         texts = (column.type, ", ".join(metrics), languages, ", ".join(data), about.text)
-        head = Cell(text=column.name, value=column.name, href=column_path(listed, column))
-        rows.append((head, *texts))
+        rows.append((link(column.name, column_path(listed, column)), *texts))
     labels = {label.lower(): label for label in TASK_LABELS}
     return values_table("tasks", "Tasks of this suite", labels, rows)
 
@@ -230,61 +210,49 @@ class _SuitesState(State):
     q: Text = Field("", description="Part of a suite's name.")
 
 
+@serve_page("/suites", "Every suite: its tasks, and how many models have scores in it.")
 def _suites_view(site: Site, state: _SuitesState) -> Page:
     """Every suite by kind, the boards first, those with the most models before the others."""
     known, query = site.queries.entries_of_suites, state.q.casefold()
     printed = {slug for _, slug, *_ in site.queries.averages()}
     suites = [s for s in site.queries.suites.values() if query in f"{s.suite.title} {s.typed}".casefold()]
     suites.sort(key=lambda suite: (not suite.main, -known.get(suite.slug, 0)))
-    labels = {
-        "name": "Suite", "entries": "Models", "columns": "Tasks", "types": "Task types", "about": "About",
-        "typed": "On the command line",
-    }  # fmt: skip
-    rows: list[TableRow | Sequence[Any]] = []
-    for main, heading in ((True, "Boards"), (False, "Other benchmarks of mteb")):
-        own = [_suite_row(s, known.get(s.slug, 0), s.slug in printed) for s in suites if s.main == main]
-        group = TableRow(kind="group", cells=[Cell(text=heading), *[EMPTY] * (len(labels) - 1)])
-        rows += [group, *own] if own else []
+    column = sorting.Field[SiteSuite]
+    fields = [
+        column("name", "Suite", lambda one: link(one.suite.title, f"/suites/{one.slug}"), sticky=True),
+        column("entries", "Models", lambda one: _show_count(known.get(one.slug, 0), one.slug in printed),
+               numeric=True),
+        column("columns", "Tasks", lambda one: len(one.suite.columns), numeric=True),
+        column("types", "Task types",
+               lambda one: ", ".join(dict.fromkeys(column.type for column in one.suite.columns))),
+        column("about", "About", _show_about),
+        column("typed", "On the command line", _show_typed),
+    ]  # fmt: skip
     some = sum(suite.slug in printed or suite.slug in known for suite in suites)
-    caption = f"{len(suites)} suites, {some} of them with scores"
+    table = sorting.fill_table(
+        "suites", f"{len(suites)} suites, {some} of them with scores", fields, suites,
+        group=lambda one: "Boards" if one.main else "Other benchmarks of mteb",
+    )  # fmt: skip
     return Page(
         title="Suites",
         template="suites.html",
         lead="A suite is a list of tasks, each at one revision of its data, with the means over them.",
-        tables=[values_table("suites", caption, labels, rows)],
+        tables=[table],
         context=state,
     )
 
 
-def _suite_row(suite: SiteSuite, entries: int, printed: bool) -> Sequence[Any]:
+def _show_count(entries: int, printed: bool) -> Cell:
+    text, kind = str(entries or ("papers" if printed else "–")), "" if entries or printed else "none"
+    return Cell(text=text, value=entries, kind=kind)
+
+
+def _show_about(suite: SiteSuite) -> Cell:
     about = describe_suite(suite.typed, suite.suite.title).text
     short = about if len(about) <= 120 else f"{about[:119].rsplit(' ', 1)[0]} …"
+    return Cell(text=short, value=about, note=about if short != about else "")
+
+
+def _show_typed(suite: SiteSuite) -> Cell:
     typed = f"--suite {suite.typed!r}" if " " in suite.typed else f"--suite {suite.typed}"
-    kind = "" if entries or printed else "none"
-    return (
-        Cell(text=suite.suite.title, value=suite.suite.title, href=f"/suites/{suite.slug}"),
-        Cell(text=str(entries or ("papers" if printed else "–")), value=entries, kind=kind),
-        len(suite.suite.columns),
-        ", ".join(dict.fromkeys(column.type for column in suite.suite.columns)),
-        Cell(text=short, value=about, note=about if short != about else ""),
-        Cell(text=typed, value=suite.typed),
-    )
-
-
-PAGES = (
-    PageRoute(
-        path="/suites/{suite}",
-        state=SuiteState,
-        view=_view,
-        summary="A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
-        all_paths=lambda site: [f"/suites/{slug}" for slug in site.queries.suites],
-        formats=("json", "csv", "md", "tex"),
-    ),
-    PageRoute(
-        path="/suites",
-        state=_SuitesState,
-        view=_suites_view,
-        summary="Every suite: its tasks, and how many models have scores in it.",
-        all_paths=lambda site: ["/suites"],
-    ),
-)
+    return Cell(text=typed, value=suite.typed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,11 +10,12 @@ import numpy as np
 from pydantic import Field
 
 from harness.results.scores import score_text
-from leaderboard.data.descriptions import TaskDescription, describe_task
+from leaderboard.data.descriptions import describe_task
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import WHY, Scope, SiteSuite
 from leaderboard.views import sorting
-from leaderboard.views.suite_table import kinds_of, made_of
+from leaderboard.views.cells import make_size_cell, score_cell
+from leaderboard.views.suite_table import GONE, kinds_of, made_of
 from leaderboard.views.task_scores import (
     TRUST_TEXTS,
     Question,
@@ -32,22 +33,31 @@ from leaderboard.views.task_scores import (
     task_path,
 )
 from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
-from leaderboard.web.filters import SIZE_NAMES, Control, EntryState, Form, chips, controls, form
-from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
+from leaderboard.web.filters import (
+    CHIPS,
+    EACH,
+    REVISIONS,
+    SIZE_NAMES,
+    EntryState,
+    Form,
+    Options,
+    chips,
+    controls,
+    form,
+    offer,
+)
+from leaderboard.web.formats import over_seeds, some_seeds
 from leaderboard.web.marks import choices_made, leaks, texts_text
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import Paging, Text, address, paging
+from leaderboard.web.page import Crumb, Page, check_name, missing, serve_page
+from leaderboard.web.parameters import Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table
-
-GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
-"""The text of a cell without a score."""
+from leaderboard.web.tables import EMPTY, Cell, link, values_row, values_table
 
 TRUST_NAMES = {"external": "by its makers", "none": "not stated", "other": "no commit"}
 """How the revision of a model is known, in short."""
 
-REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
-EACH = (("model", "each model"), ("revision", "each revision and treatment"))
+OWN_CHIPS = {"subset": "subset {}", "revisions": "pinned data only"}
+"""The filters of a task's page beside those over entries, as texts."""
 
 NO_INTERVALS = "No interval is known: only equal scores share a rank, and a small difference may be chance."
 SOME_INTERVALS = (
@@ -59,6 +69,9 @@ NO_SUITE = (
     "No suite of this site has this task. Ranked are the entries with the splits, the subsets and the data "
     "revision that most have."
 )
+
+
+SIZE_HEADS = {"size": "Parameters", "model": "Model", "score": "Score"}
 
 
 class _TaskState(EntryState):
@@ -81,21 +94,6 @@ class _TaskState(EntryState):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _TaskPage:
-    """The parts of a task's page beside its tables.
-
-    `facts` are name and value, with a URL and a note; `suites` title, URL and what each asks of the task.
-    """
-
-    facts: Sequence[tuple[str, ...]]
-    about: TaskDescription
-    suites: Sequence[tuple[str, str, str]]
-    form: Form
-    paging: Paging
-    path: str
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Asked:
     """The question that a state asks of a task, the scope that is scored, and every entry's score."""
@@ -107,6 +105,11 @@ class _Asked:
     rows: Sequence[Scored]
 
 
+@serve_page(
+    "/tasks/{task}",
+    "A task: ranking of all entries, and the distribution of their scores.",
+    paths=lambda site: [f"/tasks/{task_key(name)}" for name in known_tasks(site.queries)],
+)
 def _view(site: Site, state: _TaskState, task: str) -> Page:
     """The page of a task."""
     queries, name = site.queries, find_task(task, known_tasks(site.queries))
@@ -118,39 +121,31 @@ def _view(site: Site, state: _TaskState, task: str) -> Page:
     ranked = [one for one in rows if one.entry.id in ranks]
     fields = _fields(asked.scope, ranks, ranked)
     rows = sorting.in_order(rows, fields, state.sort)
-    where = paging(len(rows), state, path)
-    best = _best_by_size(ranked)
-    tables = [
-        Table(
-            name="ranking",
-            caption=f"{name}: scores × 100",
-            columns=[field.head(state, path, page=1) for field in fields],
-            rows=[
-                sorting.row_of(one, fields, one.entry.slug, "" if one.entry.id in ranks else "part")
-                for one in rows[max(where.first - 1, 0) : where.last]
-            ],
-            notes=_notes(rows, ranked),
-        ),
-        *([_size_table(best)] if len(best) > 1 else []),
+    where, best = paging(len(rows), state, path), _best_by_size(ranked)
+    ranking = sorting.fill_table(
+        "ranking", f"{name}: scores × 100", fields, where.cut(rows), state=state, path=path,
+        key=lambda one: one.entry.slug, kind=lambda one: "" if one.entry.id in ranks else "part",
+        notes=_notes(rows, ranked),
+    )  # fmt: skip
+    sizes = [
+        values_row(size, _model(one), score_cell(one.value), key=one.entry.slug) for size, one in best.items()
     ]
+    size_table = values_table("sizes", "Best per size class", SIZE_HEADS, sizes, "score")
     return Page(
         title=name,
         template="task.html",
         lead=_lead(population, len(ranks), state),
         charts=[_chart(ranked, best)],
         crumbs=[Crumb(label="Tasks", href="/tasks")],
-        tables=tables,
+        tables=[ranking, *([size_table] if len(best) > 1 else [])],
         data=_data(asked, ranked),
         notes=[NO_SUITE] if asked.rows and not asked.question.suites else [],
-        context=_TaskPage(
-            facts=_facts(queries, asked, name),
-            about=describe_task(name),
-            suites=_suites(asked.questions),
-            form=_form(state, path, asked),
-            paging=where,
-            path=path,
-        ),
-    )
+        context={
+            "facts": _facts(queries, asked, name), "about": describe_task(name),
+            "suites": _suites(asked.questions), "form": _form(state, path, asked), "paging": where,
+            "path": path,
+        },
+    )  # fmt: skip
 
 
 def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
@@ -160,8 +155,7 @@ def _ask(queries: Queries, state: _TaskState, task: str) -> _Asked:
     questions = questions or [most_have(task, results)]
     question = _question(questions, state.scope)
     subsets = sorted({subset for one in questions for subset in one.scope.subsets})
-    if state.subset and state.subset not in subsets:
-        raise missing("subset", state.subset, subsets, then="The task's page offers those there are.")
+    check_name("subset", state.subset, subsets, then="The task's page offers those there are.")
     scope = question.scope
     if state.subset and scope.subsets != (state.subset,):
         scope = replace(scope, subsets=(state.subset,), view="")
@@ -195,36 +189,29 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
 
     column = sorting.Field[Scored]
     fields = [
-        column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
+        column("rank", "Rank", numeric=True, up=True, sticky=True, sort=rank,
                note="Entries that no known interval tells apart share a rank."),
-        column(key="model", label="Model", sticky=True, cell=_model,
-               sort=lambda one: one.entry.model.casefold()),
-        column(key="score", label="Score", numeric=True, sort=score,
-               cell=lambda one: _score(one, scope, marks.get(score(one) or -1.0, ""))),
-        column(key="interval", label="95 %", numeric=True, cell=_interval,
+        column("model", "Model", _model, lambda one: one.entry.model.casefold(), sticky=True),
+        column("score", "Score", lambda one: _score(one, scope, marks.get(score(one) or -1.0, "")), score,
+               numeric=True),
+        column("interval", "95 %", _interval, numeric=True,
                note="The interval over seeds and examples, where it is known."),
-        column(key="parameters", label="Size", numeric=True, note="Parameters.",
-               sort=lambda one: one.entry.parameters,
-               cell=lambda one: Cell(text=parameters_text(one.entry.parameters), value=one.entry.parameters)),
-        column(key="origin", label="Origin", note="Where the score comes from.",
-               sort=lambda one: one.entry.origin,
-               cell=lambda one: Cell(text=one.entry.origin, value=one.entry.origin, kind=one.entry.origin)),
-        column(key="trust", label="Revision", note="The weights that were scored, as far as they are known.",
-               cell=_revision),
-        column(key="data", label="Data", note="The revision of the data.",
-               cell=lambda one: _data_cell(one, scope)),
-        column(key="released", label="Released", sort=lambda one: one.entry.released),
+        column("parameters", "Size", lambda one: make_size_cell(one.entry.parameters),
+               lambda one: one.entry.parameters, numeric=True, note="Parameters."),
+        column("origin", "Origin", lambda one: link(one.entry.origin, kind=one.entry.origin),
+               lambda one: one.entry.origin, note="Where the score comes from."),
+        column("trust", "Revision", _revision,
+               note="The weights that were scored, as far as they are known."),
+        column("data", "Data", lambda one: _data_cell(one, scope), note="The revision of the data."),
+        column("released", "Released", sort=lambda one: one.entry.released),
     ]  # fmt: skip
     known = any(one.half is not None for one in ranked)
     return [field for field in fields if known or field.key != "interval"]
 
 
 def _model(one: Scored) -> Cell:
-    entry, made = one.entry, made_of(one.entry)
-    href = address(f"/models/{entry.model_slug}")
-    return Cell(
-        text=entry.model, value=entry.model, href=href, kind=kinds_of(entry), note=made or entry.treatment
-    )
+    entry, note = one.entry, made_of(one.entry) or one.entry.treatment
+    return link(entry.model, address(f"/models/{entry.model_slug}"), kind=kinds_of(entry), note=note)
 
 
 def _score(one: Scored, scope: Scope, mark: str) -> Cell:
@@ -248,7 +235,7 @@ def _interval(one: Scored) -> Cell:
     if one.low is None or one.high is None:
         return EMPTY
     text = f"{score_text(one.low)}–{score_text(one.high)}"
-    return Cell(text=text, value=text)
+    return link(text)
 
 
 def _revision(one: Scored) -> Cell:
@@ -287,19 +274,6 @@ def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
     """The best of each size class, of rows with the best first."""
     first = {one.entry.size: one for one in reversed(ranked)}
     return {name: first[size] for size, name in SIZE_NAMES.items() if size in first}
-
-
-def _size_table(best: Mapping[str, Scored]) -> Table:
-    column = sorting.Field[tuple[str, Scored]]
-    fields = [
-        column(key="size", label="Parameters", sort=lambda pair: pair[0]),
-        column(key="model", label="Model", cell=lambda pair: _model(pair[1])),
-        column(key="score", label="Score", numeric=True,
-               cell=lambda pair: Cell(text=score_text(pair[1].value or 0), value=pair[1].value)),
-    ]  # fmt: skip
-    rows = [sorting.row_of(pair, fields, pair[1].entry.slug) for pair in best.items()]
-    columns = [field.head() for field in fields]
-    return Table(name="sizes", caption="Best per size class", columns=columns, rows=rows)
 
 
 def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
@@ -366,23 +340,17 @@ def _suites(questions: Sequence[Question]) -> list[tuple[str, str, str]]:
 def _form(state: _TaskState, path: str, asked: _Asked) -> Form:
     names = asked.question.scope.subsets
     whole = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
-    selects = {
+    offered: Options = {
         "scope": ("As asked by", [(one.name, one.label) for one in asked.questions]),
         "subset": ("Subset", [("", whole), *((n, n) for n in asked.subsets)] if asked.subsets[1:] else ()),
         "revisions": ("Scores", REVISIONS),
         "each": ("A row for", EACH),
     }
-    own = [
-        Control(kind="select", name=name, label=label, options=options, more=name == "each",
-                value=asked.question.name if name == "scope" else getattr(state, name))
-        for name, (label, options) in selects.items() if len(options) > 1
-    ]  # fmt: skip
-    above = chips(state, path)
-    for name, label in (("subset", f"subset {state.subset}"), ("revisions", "pinned data only")):
-        default = _TaskState.model_fields[name].get_default()
-        if getattr(state, name) != default:
-            above.append((label, f"{path}?{state.query(**{name: default, 'page': 1})}"))
-    return form(state, path, [*own, *controls(state, [one.entry for one in asked.rows])], chips=above)
+    own = offer(state, offered, values={"scope": asked.question.name}, more=("each",))
+    entries = [one.entry for one in asked.rows]
+    return form(
+        state, path, [*own, *controls(state, entries)], chips=chips(state, path, {**CHIPS, **OWN_CHIPS})
+    )
 
 
 def _data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
@@ -395,18 +363,3 @@ def _data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
         "scopes": [{"name": one.name, "label": one.label} for one in asked.questions],
         "quartiles": [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))] if values else None,
     }
-
-
-def _paths(site: Site) -> Iterable[str]:
-    return [f"/tasks/{task_key(name)}" for name in known_tasks(site.queries)]
-
-
-PAGES = (
-    PageRoute(
-        path="/tasks/{task}",
-        state=_TaskState,
-        view=_view,
-        summary="A task: ranking of all entries, and the distribution of their scores.",
-        all_paths=_paths,
-    ),
-)

@@ -14,14 +14,16 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
 from leaderboard.views import sorting
 from leaderboard.views.task_scores import Best, all_questions, best_of, known_tasks, task_path
-from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.page import Page, PageRoute, missing
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.filters import Control, Form, Options, ask_name, chips, form, offer
+from leaderboard.web.page import Page, check_name, serve_page
+from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, link
 
 PATH = "/tasks"
 HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
+CHIPS = {"q": "name has “{}”", "type": "{}", "suite": "{}", "held": "{}", "scored": "with results"}
+"""The filters in force, as texts."""
 NOTE = (
     "The best score is that of the first suite’s question; of a task in no suite, that among the entries "
     "with the splits, subsets and data that most have."
@@ -39,14 +41,6 @@ class _TasksState(State):
     sort: Text = Field("-results", description="A column's key; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TasksPage:
-    """The parts of the list of tasks beside its table: the filters, and the rows that are shown."""
-
-    form: Form
-    paging: Paging
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,8 +88,7 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Tas
 
     def model(one: _Task) -> Cell:
         entry = (best.get(one.name) or (None,))[0]
-        href = address(f"/models/{entry.model_slug}") if entry else ""
-        return Cell(text=entry.model, value=entry.model, href=href) if entry else Cell()
+        return link(entry.model, address(f"/models/{entry.model_slug}")) if entry else EMPTY
 
     def suites(one: _Task) -> Cell:
         more = f" +{len(one.suites) - 1}" if len(one.suites) > 1 else ""
@@ -105,47 +98,43 @@ def _fields(queries: Queries, shown: Sequence[_Task]) -> list[sorting.Field[_Tas
 
     column = sorting.Field[_Task]
     return [
-        column(key="name", label="Task", sticky=True, sort=lambda one: one.name.casefold(),
-               cell=lambda one: Cell(text=one.name, value=one.name, href=task_path(one.name))),
-        column(key="results", label="Results", numeric=True, note="Results of all entries, with any splits.",
-               sort=lambda one: one.results),
-        column(key="best", label="Best", numeric=True, note="The best ranked score.", cell=score,
-               sort=lambda one: one.best and one.best[1]),
-        column(key="model", label="Best model", note="The model with the best score.", cell=model,
-               sort=lambda one: one.best and one.best[0].model.casefold()),
-        column(key="type", label="Type", sort=lambda one: one.type),
-        column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None),
-        column(key="suites", label="Suites", note="The suites of this site that have it.", cell=suites,
-               sort=lambda one: len(one.suites)),
+        column("name", "Task", lambda one: link(one.name, task_path(one.name)),
+               lambda one: one.name.casefold(), sticky=True),
+        column("results", "Results", sort=lambda one: one.results, numeric=True,
+               note="Results of all entries, with any splits."),
+        column("best", "Best", score, lambda one: one.best and one.best[1], numeric=True,
+               note="The best ranked score."),
+        column("model", "Best model", model, lambda one: one.best and one.best[0].model.casefold(),
+               note="The model with the best score."),
+        column("type", "Type", sort=lambda one: one.type),
+        column("metric", "Metric", sort=lambda one: one.metric or None, note="The main metric."),
+        column("suites", "Suites", suites, lambda one: len(one.suites),
+               note="The suites of this site that have it."),
     ]  # fmt: skip
 
 
+@serve_page(PATH, "All tasks, with the number of results, the best score, and the suites that have each.")
 def _view(site: Site, state: _TasksState) -> Page:
     """The list of tasks."""
     queries = site.queries
-    if state.suite and state.suite not in queries.suites:
-        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    check_name("suite", state.suite, queries.suites, then="The page /suites lists all.")
     tasks = _tasks(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
     types = Counter(one.type for one in tasks)
-    if state.type and state.type not in types:
-        raise missing("task type", state.type, types, then="The page /tasks offers those there are.")
+    check_name("task type", state.type, types, then="The page /tasks offers those there are.")
     rows = sorting.in_order([one for one in tasks if _fits(state, one)], _fields(queries, ()), state.sort)
     where = paging(len(rows), state, PATH)
-    shown = rows[max(where.first - 1, 0) : where.last]
-    fields = _fields(queries, shown)
+    shown = where.cut(rows)
+    table = sorting.fill_table(
+        "tasks", "Tasks; scores × 100", _fields(queries, shown), shown, state=state, path=PATH,
+        key=lambda one: one.name, notes=[NOTE],
+    )  # fmt: skip
     return Page(
         title="Tasks",
         template="tasks.html",
         lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} in a suite of this site.",
-        tables=[
-            Table(
-                name="tasks", caption="Tasks; scores × 100", notes=[NOTE],
-                columns=[field.head(state, PATH, page=1) for field in fields],
-                rows=[sorting.row_of(one, fields, one.name) for one in shown],
-            )
-        ],
-        context=_TasksPage(form=_form(queries, state, types), paging=where),
-    )  # fmt: skip
+        tables=[table],
+        context={"form": _form(queries, state, types), "paging": where},
+    )
 
 
 def _fits(state: _TasksState, one: _Task) -> bool:
@@ -160,35 +149,15 @@ def _fits(state: _TasksState, one: _Task) -> bool:
 
 
 def _form(queries: Queries, state: _TasksState, types: Counter[str]) -> Form:
-    selects = {
+    offered: Options = {
         "type": ("Type", [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]),
         "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),
         "held": ("In a suite", HELD),
     }
     controls = [
-        Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
-        *(Control(kind="select", name=name, label=label, value=getattr(state, name), options=options)
-          for name, (label, options) in selects.items()),
+        ask_name(state, "Task"),
+        *offer(state, offered, always=offered),
         Control(kind="check", name="scored", label="With results", checked=state.scored),
-    ]  # fmt: skip
-    texts = {
-        "q": f"name has “{state.q}”", "type": state.type, "suite": dict(selects["suite"][1])[state.suite],
-        "held": dict(HELD)[state.held], "scored": "with results",
-    }  # fmt: skip
-    chips = [
-        (texts[name], f"{PATH}?{state.query(**{name: field.get_default(), 'page': 1})}")
-        for name, field in _TasksState.model_fields.items()
-        if name in texts and getattr(state, name) != field.get_default()
     ]
-    return form(state, PATH, controls, chips=chips)
-
-
-PAGES = (
-    PageRoute(
-        path=PATH,
-        state=_TasksState,
-        view=_view,
-        summary="All tasks, with the number of results, the best score, and the suites that have each.",
-        all_paths=lambda site: [PATH],
-    ),
-)
+    values = {"suite": dict(offered["suite"][1])[state.suite], "held": dict(HELD)[state.held]}
+    return form(state, PATH, controls, chips=chips(state, PATH, CHIPS, values))

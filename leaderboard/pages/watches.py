@@ -14,19 +14,14 @@ from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
 from leaderboard.data.watches import opened
-from leaderboard.views.check_tables import (
-    counted,
-    moment_cell,
-    score_cell,
-    suite_path,
-    when_text,
-)
+from leaderboard.views.cells import counted, moment_cell, score_cell, when_text
+from leaderboard.views.check_tables import suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
-from leaderboard.web.filters import Control, form
-from leaderboard.web.page import Crumb, Page, PageRoute, missing
+from leaderboard.web.filters import Options, form, offer
+from leaderboard.web.page import Crumb, Page, check_name, serve_page
 from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, values_row, values_table
+from leaderboard.web.tables import EMPTY, Cell, Table, TableRow, link, values_row, values_table
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""
@@ -53,24 +48,31 @@ class _Value:
     apart: str = ""
 
 
+@serve_page(
+    "/watch/{watch}",
+    "A watch: the mean or a task's score against the step, and every checkpoint.",
+    paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
+)
 def _view(site: Site, state: _WatchState, watch: str) -> Page:
     """The page of a watch."""
     queries = site.queries
-    if watch not in queries.watches:
-        raise missing("watch", watch, queries.watches, then="The page /watches lists all.")
+    check_name("watch", watch, queries.watches, then="The page /watches lists all.")
     one = opened(json.loads(queries.document("watch", watch)))
     tasks = sorted({task for checkpoint in one.checkpoints for task in checkpoint.scores})
-    if state.task and state.task not in tasks:
-        raise missing("task of this watch", state.task, tasks, then="The form above the chart lists all.")
+    check_name("task of this watch", state.task, tasks, then="The form above the chart lists all.")
     path, values = address(f"/watch/{watch}"), values_of(one, state.task)
     place = paging(len(values), state, path)
+    offered: Options = {
+        "task": ("Curve of", [("", "the mean"), *((task, task) for task in tasks)]),
+        "scale": ("Steps", [("linear", "linear"), ("log", "logarithmic")]),
+    }
     newest = max((checkpoint.evaluated for checkpoint in one.checkpoints), default="")
     return Page(
         title=one.name,
         template="watch.html",
         lead=_lead(one),
         crumbs=[*_crumbs(site), Crumb(label="Watches", href="/watches")],
-        tables=[_checkpoints(queries, one, values[::-1][max(0, place.first - 1) : place.last], state.task)],
+        tables=[_checkpoints(queries, one, place.cut(values[::-1]), state.task)],
         charts=[_chart(one, values, state)],
         data={
             "watch": {**one.model_dump(mode="json", by_alias=True), "name": watch},
@@ -84,7 +86,7 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
                 ("Suite", one.suite, suite_path(queries, one.suite)),
                 ("Newest score", when_text(newest), ""),
             ],
-            "form": form(state, path, _controls(tasks, state)),
+            "form": form(state, path, offer(state, offered)),
             "paging": place,
         },
     )
@@ -123,18 +125,6 @@ def _lead(watch: Watch) -> str:
         f"{done}; the last of them at step {last.step:,} with {score_text(last.mean)}, the best at "
         f"{best.step:,} with {score_text(best.mean)}."
     )
-
-
-def _controls(tasks: Sequence[str], state: _WatchState) -> list[Control]:
-    options = {
-        "task": ("Curve of", [("", "the mean"), *((task, task) for task in tasks)]),
-        "scale": ("Steps", [("linear", "linear"), ("log", "logarithmic")]),
-    }
-    return [
-        Control(kind="select", name=name, label=label, value=getattr(state, name), options=some)
-        for name, (label, some) in options.items()
-        if len(some) > 1
-    ]
 
 
 def _chart(watch: Watch, values: Sequence[_Value], state: _WatchState) -> Chart:
@@ -185,9 +175,9 @@ def _row(value: _Value, href: str, change: ChangePoint | None, task: str) -> Tab
     same = "" if one.same_as is None else f"the same model as at step {one.same_as:,}"
     place = one.folder or f"revision {(one.revision or 'not known')[:12]}"
     return values_row(
-        Cell(text=one.name, value=one.name, href=href, note=place),
+        link(one.name, href, note=place),
         one.step,
-        Cell(text=one.state, value=one.state, kind=KINDS.get(one.state, "")),
+        link(one.state, kind=KINDS.get(one.state, "")),
         score_cell(one.mean, kind="unsure" if value.apart and one.mean is not None else ""),
         *([score_cell(one.scores.get(task))] if task else []),
         one.there,
@@ -212,6 +202,11 @@ def _crumbs(site: Site) -> list[Crumb]:
     return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 
+@serve_page(
+    "/watches",
+    "Every watch of a pretraining run: how far it is, and where its level dropped.",
+    paths=lambda site: ["/watches"] if site.queries.watches else [],
+)
 def _list_view(site: Site, state: State) -> Page:
     """The list of watches."""
     return Page(
@@ -237,9 +232,9 @@ def _watches(queries: Queries) -> Table:
         counts = [one.states.get(state, 0) for state in STATES]
         rows.append(
             values_row(
-                Cell(text=one.name, value=one.name, href=address(f"/watch/{one.name}")),
+                link(one.name, address(f"/watch/{one.name}")),
                 one.source,
-                Cell(text=one.suite, value=one.suite, href=suite_path(queries, one.suite)),
+                link(one.suite, suite_path(queries, one.suite)),
                 *(Cell(text=str(count or "–"), value=count) for count in counts),
                 one.step,
                 score_cell(one.mean),
@@ -251,21 +246,3 @@ def _watches(queries: Queries) -> Table:
         )
     caption = f"{counted(len(rows), 'watch')} of pretraining runs"
     return values_table("watches", caption, heads, rows, groups=dict.fromkeys(STATES, "Checkpoints"))
-
-
-PAGES = (
-    PageRoute(
-        path="/watch/{watch}",
-        state=_WatchState,
-        view=_view,
-        summary="A watch: the mean or a task's score against the step, and every checkpoint.",
-        all_paths=lambda site: [f"/watch/{name}" for name in site.queries.watches],
-    ),
-    PageRoute(
-        path="/watches",
-        state=State,
-        view=_list_view,
-        summary="Every watch of a pretraining run: how far it is, and where its level dropped.",
-        all_paths=lambda site: ["/watches"] if site.queries.watches else [],
-    ),
-)

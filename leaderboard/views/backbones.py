@@ -15,13 +15,13 @@ from leaderboard.data.backbones import Backbone, backbone_of, backbones_behind
 from leaderboard.data.papers import Paper, PaperValue
 from leaderboard.data.queries import SIZES, Entry, size_class
 from leaderboard.data.scores import SuiteScores
+from leaderboard.views.cells import make_size_cell
 from leaderboard.views.paper_tables import printed_cell
 from leaderboard.views.suite_table import mean_cell, mean_of
-from leaderboard.web.filters import SIZE_NAMES, Control, Form, form
-from leaderboard.web.formats import parameters_text
-from leaderboard.web.page import missing
+from leaderboard.web.filters import CHIPS, SIZE_NAMES, Form, Options, ask_name, chips, form, offer
+from leaderboard.web.page import check_name
 from leaderboard.web.parameters import State, Text
-from leaderboard.web.tables import Cell
+from leaderboard.web.tables import Cell, link
 
 GLUE = "glue"
 
@@ -44,10 +44,9 @@ class BackboneState(State):
 
 def head_cells(backbone: Backbone) -> dict[str, Cell]:
     """The name and the size of a backbone."""
-    size = parameters_text(backbone.parameters) if backbone.parameters else ""
     return {
-        "name": Cell(text=backbone.name, value=backbone.name, href=f"/models/{backbone.slug}"),
-        "parameters": Cell(text=size, value=backbone.parameters),
+        "name": link(backbone.name, f"/models/{backbone.slug}"),
+        "parameters": make_size_cell(backbone.parameters, unknown=""),
     }
 
 
@@ -82,8 +81,7 @@ class GlueView:
             NotFound: There is no such convention.
         """
         known = open_suite(GLUE).conventions
-        if state.view and state.view not in known:
-            raise missing("convention", state.view, known, then="The page /glue offers those there are.")
+        check_name("convention", state.view, known, then="The page /glue offers those there are.")
         return GlueView(chosen=state.view or next(iter(known)), papers=papers)
 
     @cached_property
@@ -138,19 +136,10 @@ def measured_mean(scores: SuiteScores, row: int, over: str = "tasks") -> Cell:
 def filters(state: BackboneState, path: str, sizes: Iterable[int | None]) -> Form:
     """The form above the table; size classes that nothing is of are not offered."""
     classes = {size_class(size) for size in sizes}
-    selects = {
+    offered: Options = {
         "size": ("Size", [("", "any"), *((name, SIZE_NAMES[name]) for name in SIZES if name in classes)]),
         "origin": ("Origin", [("", "any"), ("reported", "printed in papers"), ("measured", "measured here")]),
     }
-    controls = [
-        Control(kind="search", name="q", label="Backbone", value=state.q, placeholder="part of a name"),
-        *(Control(kind="select", name=name, label=label, value=getattr(state, name), options=options)
-          for name, (label, options) in selects.items()),
-    ]  # fmt: skip
-    texts = {"q": "name has “{}”", "size": "size {}", "origin": "{}"}
-    chips = [
-        (text.format(getattr(state, name)), f"{path}?{state.query(**{name: ''})}")
-        for name, text in texts.items()
-        if getattr(state, name)
-    ]
-    return form(state, path, controls, chips=chips)
+    controls = [ask_name(state, "Backbone"), *offer(state, offered, always=offered)]
+    texts = {name: CHIPS[name] for name in ("q", "size", "origin")}
+    return form(state, path, controls, chips=chips(state, path, texts))

@@ -1,16 +1,16 @@
-"""What the pages of checks and watches share: cells of verdicts, times and differences."""
+"""What the pages of checks share: cells of verdicts, and the checks of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 
-from harness.results.scores import delta_text, score_text
 from leaderboard.data.checks import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
+from leaderboard.views.cells import delta_cell, moment_cell, when_text
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import Cell, Table, values_row, values_table
+from leaderboard.web.tables import Cell, Table, link, values_row, values_table
 
 KINDS = {
     "regressed": "regressed", "improved": "improved", "inconclusive": "unsure", "missing": "unsure",
@@ -22,43 +22,9 @@ SHOWN = 10
 """Checks on a model's page."""
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "check"), counted(1200, "watch")
-    ('1 check', '1,200 watches')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('ch') else 's'}"
-
-
-def delta_cell(value: float | None) -> Cell:
-    """The cell of a difference."""
-    return Cell(text=delta_text(value), value=value)
-
-
-def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str = "") -> Cell:
-    """The cell of a score."""
-    return Cell(text=score_text(value), value=value, href=href, kind=kind, note=note)
-
-
 def verdict_cell(verdict: str, *, note: str = "") -> Cell:
     """The cell of a verdict."""
-    return Cell(text=verdict, value=verdict, kind=KINDS.get(verdict, ""), note=note)
-
-
-def moment_cell(when: str) -> Cell:
-    """The cell of a time, to the minute."""
-    return Cell(text=when_text(when), value=when or None, note=when)
-
-
-def when_text(when: str) -> str:
-    """An ISO time as pages print it.
-
-    >>> when_text("2026-01-02T03:04:05+00:00"), when_text("")
-    ('2026-01-02 03:04 UTC', '–')
-    """
-    zone = " UTC" if when.endswith(("+00:00", "Z")) else ""
-    return f"{when[:16].replace('T', ' ')}{zone}" or "–"
+    return link(verdict, kind=KINDS.get(verdict, ""), note=note)
 
 
 def marks_cell(checks: Sequence[CheckSummary]) -> Cell:
@@ -102,7 +68,7 @@ def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     times = "once" if len(found) == 1 else f"{len(found):,} times"
     rows = [
         values_row(
-            Cell(text=check.baseline, value=check.baseline, href=address(f"/check/{check.name}")),
+            link(check.baseline, address(f"/check/{check.name}")),
             ", ".join(check.suites) or None,
             moment_cell(check.when),
             verdict_cell(check.overall),

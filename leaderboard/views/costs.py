@@ -25,6 +25,7 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
+from leaderboard.web.charts import Point
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.frontier import Better
 
@@ -162,25 +163,32 @@ MEASURES: Mapping[Key, _Measure] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Dot:
+FLOPS = 1e18
+"""The unit of training compute on the axis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot(Point):
     """One point of the chart: an entry, or a line of a paper's table, which is none of the site's entries.
 
-    `x` is in the measure's own unit, `score` a share of 1 with its 95 % interval (NaN for none). `whole` says
-    whether it is over all that it should be over, `count` over how many tasks (None for a printed one), and
-    `selected` whether scores that it is made of selected the model.
+    `amount` is its x in the measure's own unit, `score` a share of 1. `count` says over how many tasks it is
+    (None for a printed one), and `selected` whether scores that it is made of selected the model.
     """
 
     entry: Entry
-    x: Place
+    amount: Place
     score: float
-    low: float = math.nan
-    high: float = math.nan
-    whole: bool = True
     count: int | None = None
-    href: str
-    note: str = ""
     selected: bool = False
+
+    @staticmethod
+    def of(entry: Entry, amount: Place, score: float, **more: Any) -> Dot:
+        """A point of an entry."""
+        x = more.pop("x", amount)
+        return Dot(
+            entry=entry, amount=amount, score=score, x=x, y=100 * score, label=entry.model,
+            series=entry.origin, **more,
+        )  # fmt: skip
 
 
 _COMPUTE = re.compile(r"\bC=([\d.]+(?:e\d+)?)")
@@ -195,10 +203,10 @@ def printed_dots(papers: Iterable[Paper], suite: str, score: str) -> Iterator[Do
             for line in printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():
                 compute, value = _COMPUTE.search(line.first.setting), _score(line, score)
                 if compute and value is not None:
-                    yield Dot(
-                        entry=_entry(line, paper), x=float(compute[1]),
-                        score=value / (1 if line.first.unit == "fraction" else 100),
-                        href=f"/papers/{paper.slug}#table-{key_of(table.id)}",
+                    amount = float(compute[1])
+                    yield Dot.of(
+                        _entry(line, paper), amount, value / (1 if line.first.unit == "fraction" else 100),
+                        x=amount / FLOPS, href=f"/papers/{paper.slug}#table-{key_of(table.id)}",
                         note=f"{paper.name}: {line.first.setting}",
                     )  # fmt: skip
 
@@ -209,12 +217,10 @@ def _score(line: Line, score: str) -> float | None:
         wanted = _SHORT.get(name) if kind == "type" else name
         numbers = (row.number for column, row in line.cells.items() if plain(row.suite, column) == wanted)
         return next(numbers, None)
-    means = line.means
+    means, first = line.means, next(iter(line.means.values()), None)
     if score == "untouched":  # a printed mean has the tasks that it leaves out
         return None
-    return (
-        means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, next(iter(means.values()), None))
-    )
+    return means.get(OVER_TYPES) if score == "types" else means.get(OVER_TASKS, first)
 
 
 def _entry(line: Line, paper: Paper) -> Entry:

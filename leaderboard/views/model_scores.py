@@ -10,14 +10,14 @@ from harness.results.scores import score_text
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
-from leaderboard.views.sorting import Field, row_of
+from leaderboard.views.sorting import Field, fill_table
 from leaderboard.views.suite_table import kinds_of, made_of, mean_cell, mean_of
 from leaderboard.views.task_scores import task_path
 from leaderboard.views.training import was_chosen
 from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
 from leaderboard.web.marks import leaks, texts_text
 from leaderboard.web.parameters import address
-from leaderboard.web.tables import EMPTY, Cell, Table
+from leaderboard.web.tables import EMPTY, Cell, Table, link
 
 TRUST = {
     "measured": "weights known by their hash",
@@ -104,18 +104,15 @@ def suites_tables(queries: Queries, rows: Sequence[Standing], path: str) -> list
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in rows if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
-    others = sorted((one for one in rows if not one.suite.main), key=_share, reverse=True)
+    others = [one for one in rows if not one.suite.main]
+    others.sort(key=lambda one: -one.scores.over_tasks.count[one.row] / one.scores.over_tasks.expected)
     both = [
         ("boards", "Ranks and means × 100 on the boards", boards),
         ("others", "Other suites: means × 100", others),
     ]
-    source = Field[Standing](key="source", label="Source", cell=lambda one: source_cell(one.entry, path))
+    source = Field[Standing]("source", "Source", lambda one: source_cell(one.entry, path))
     fields = [*SUITE_FIELDS, source]
     return [standings_table(name, caption, some, fields) for name, caption, some in both if some]
-
-
-def _share(one: Standing) -> float:
-    return float(one.scores.over_tasks.count[one.row]) / one.scores.over_tasks.expected
 
 
 def standings_table(
@@ -123,17 +120,14 @@ def standings_table(
 ) -> Table:
     """A row for each entry in a suite; columns of nothing are left out."""
     shown = [field for field in fields if any(field.of(one).text for one in rows)]
-    return Table(
-        name=name,
-        caption=caption,
-        columns=[
-            replace(field.head(), sticky=not at, card=field.label.lower() if at else "")
-            for at, field in enumerate(shown)
-        ],
-        cards=True,
-        rows=[row_of(one, shown, one.entry.slug, "" if one.complete else "part") for one in rows],
-        notes=list(_suite_notes(rows)),
-    )
+    columns = [
+        replace(field, sticky=not at, card=field.label.lower() if at else "")
+        for at, field in enumerate(shown)
+    ]
+    return fill_table(
+        name, caption, columns, rows, key=lambda one: one.entry.slug, notes=list(_suite_notes(rows)),
+        kind=lambda one: "" if one.complete else "part", cards=True,
+    )  # fmt: skip
 
 
 def _suite_cell(one: Standing) -> Cell:
@@ -173,21 +167,20 @@ def _count(one: Standing) -> Cell:
 
 
 SUITE_FIELDS: Sequence[Field[Standing]] = [
-    Field(key="name", label="Suite", cell=_suite_cell),
-    Field(key="convention", label="Convention", sort=lambda one: one.scores.convention or None,
+    Field("name", "Suite", _suite_cell),
+    Field("convention", "Convention", sort=lambda one: one.scores.convention or None,
           note="The paper's convention that makes a task's number."),
-    Field(key="rank", label="Rank", numeric=True, sort=lambda one: one.rank or None,
+    Field("rank", "Rank", sort=lambda one: one.rank or None, numeric=True,
           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
-    Field(key="ranked", label="of", numeric=True, sort=lambda one: one.ranked or None,
+    Field("ranked", "of", sort=lambda one: one.ranked or None, numeric=True,
           note="How many models have a rank."),
-    Field(key="tasks", label="Mean over tasks", numeric=True, cell=_mean_over_tasks),
-    Field(key="types", label="over types", numeric=True, cell=_mean_over_types,
+    Field("tasks", "Mean over tasks", _mean_over_tasks, numeric=True),
+    Field("types", "over types", _mean_over_types, numeric=True,
           note="The mean of the task types' own means."),
-    Field(key="untouched", label="over untouched tasks", numeric=True, cell=_mean_over_untouched,
+    Field("untouched", "over untouched tasks", _mean_over_untouched, numeric=True,
           note="The mean over the tasks whose scores did not choose this model."),
-    Field(key="count", label="Tasks", numeric=True, cell=_count,
-          note="How many of the suite's tasks count."),
-    Field(key="tied", label="Tied with", numeric=True, sort=lambda one: one.tied or None,
+    Field("count", "Tasks", _count, numeric=True, note="How many of the suite's tasks count."),
+    Field("tied", "Tied with", sort=lambda one: one.tied or None, numeric=True,
           note="How many other models share the rank."),
 ]  # fmt: skip
 """The columns of an entry's suites."""
@@ -328,18 +321,16 @@ def result_fields(entries: Sequence[EntryResults]) -> list[Field[Any]]:
             value = getattr(row, name)
             return Cell(text=value or UNKNOWN, value=value or None)
 
-        return Field(key=name, label=label, cell=cell, sort=lambda row: getattr(row, name).casefold())
+        return Field(name, label, cell, lambda row: getattr(row, name).casefold())
 
     def scores(at: int, own: EntryResults) -> Field[Any]:
-        return Field(
-            key=f"score:{own.entry.slug}" if at else "score", numeric=True,
-            label=f"{own.entry.origin}, {entry_name(own.entry)}",
-            cell=lambda row: _result_cell(own, row.task), sort=None if at else lambda row: row.value,
-        )  # fmt: skip
+        label = f"{own.entry.origin}, {entry_name(own.entry)}"
+        key, sort = (f"score:{own.entry.slug}", None) if at else ("score", lambda row: row.value)
+        return Field(key, label, lambda row: _result_cell(own, row.task), sort, numeric=True)
 
     def task(row: Any) -> Cell:
-        return Cell(text=row.task, value=row.task, href=task_path(row.task))
+        return link(row.task, task_path(row.task))
 
-    name = Field(key="name", label="Task", sticky=True, cell=task, sort=lambda row: row.task.casefold())
+    name = Field("name", "Task", task, lambda row: row.task.casefold(), sticky=True)
     facts = [fact("type", "Type"), fact("metric", "Main metric")]
     return [name, *(scores(at, own) for at, own in enumerate(entries)), *facts]

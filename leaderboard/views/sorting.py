@@ -2,60 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from leaderboard.web.page import missing
-from leaderboard.web.tables import Cell, TableColumn, TableRow
+from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, value_cell
 
 T = TypeVar("T")
 
 
-class _Sortable(Protocol):
-    @property
-    def sort(self) -> str: ...
-
-    def query(self, **changes: Any) -> str: ...
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Field(Generic[T]):
     """A column of a table: its heading, its cell of a row, and the value that sorts (None stands last).
 
-    Without a cell it shows the value that sorts. `up` says that a first click sorts from the smallest value.
+    Its cell may be a plain value; without one it shows the value that sorts. `up` says that a first click
+    sorts from the smallest value; the others are those of TableColumn.
     """
 
     key: str
     label: str
-    cell: Callable[[T], Cell] | None = None
+    cell: Callable[[T], Any] | None = None
     sort: Callable[[T], Any] | None = None
     numeric: bool = False
     up: bool = False
     note: str = ""
     sticky: bool = False
+    group: str = ""
+    card: str = ""
 
-    def head(self, state: _Sortable | None = None, path: str = "", **changes: Any) -> TableColumn:
-        """The heading; `changes` are other parameters that a click sets, without a state there is none."""
+    def head(self, state: Any = None, path: str = "") -> TableColumn:
+        """The heading; a click sorts by it where a page's state has `sort`."""
         url, order = "", state.sort if state and self.sort else ""
         if state and self.sort:
             first, second = f"-{self.key}", self.key
             if self.up or not self.numeric:
                 first, second = second, first
-            url = f"{path}?{state.query(sort=second if order == first else first, **changes)}"
+            url = f"{path}?{state.query(sort=second if order == first else first, **state.first_page)}"
         return TableColumn(
-            key=self.key, label=self.label, numeric=self.numeric, note=self.note, sticky=self.sticky,
-            sort=url, sorted="" if order.removeprefix("-") != self.key
+            key=self.key, label=self.label, group=self.group, numeric=self.numeric, note=self.note,
+            sticky=self.sticky, card=self.card, sort=url,
+            sorted="" if order.removeprefix("-") != self.key
             else "descending" if order.startswith("-") else "ascending",
         )  # fmt: skip
 
     def of(self, row: T) -> Cell:
         """The cell of a row."""
         if self.cell:
-            return self.cell(row)
+            return value_cell(self.cell(row))
         value = self.sort(row) if self.sort else None
-        text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-        return Cell(text=text, value=value)
+        return value_cell("" if value is None else value)
 
 
 def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
@@ -75,6 +71,41 @@ def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T
     return [*known, *(row for row in rows if value(row) is None)]
 
 
-def row_of(row: T, fields: Sequence[Field[T]], key: str = "", kind: str = "") -> TableRow:
-    """The row of a table."""
-    return TableRow(cells=[field.of(row) for field in fields], key=key, kind=kind)
+def fill_table(
+    name: str,
+    caption: str,
+    fields: Sequence[Field[T]],
+    rows: Iterable[T],
+    *,
+    state: Any = None,
+    path: str = "",
+    key: Callable[[T], str] = lambda row: "",
+    kind: Callable[[T], str] = lambda row: "",
+    group: Callable[[T], str] = lambda row: "",
+    notes: Sequence[str] = (),
+    cards: bool = False,
+) -> Table:
+    """A table of rows by its fields.
+
+    Args:
+        name: Its anchor.
+        caption: What it shows.
+        fields: The columns.
+        rows: From top to bottom.
+        state: The page's state, for headings that sort.
+        path: The page's own path, for the same.
+        key: What a row is about.
+        kind: How a row looks.
+        group: The heading over a row and those that follow with the same.
+        notes: Sentences below it.
+        cards: Whether a phone shows each row as a card.
+    """
+    columns = [field.head(state, path) for field in fields]
+    body, heading = list[TableRow](), ""
+    for row in rows:
+        if (own := group(row)) != heading:
+            heading = own
+            cells = [Cell(text=heading if column.names_row else "") for column in columns]
+            body.append(TableRow(kind="group", cells=cells))
+        body.append(TableRow(cells=[field.of(row) for field in fields], key=key(row), kind=kind(row)))
+    return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes, cards=cards)

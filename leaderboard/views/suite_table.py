@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,15 +17,15 @@ from leaderboard.data.ranking import Floats, Means, Ranks
 from leaderboard.data.scores import SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, scopes_of
 from leaderboard.views.sorting import Field as TableField
-from leaderboard.views.sorting import in_order
+from leaderboard.views.sorting import fill_table, in_order
 from leaderboard.views.task_scores import column_path
 from leaderboard.web.charts import Chart, Point, against_size
 from leaderboard.web.filters import EntryState
 from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
 from leaderboard.web.marks import choices_made, leaks, texts_text
-from leaderboard.web.page import missing
+from leaderboard.web.page import check_name, missing
 from leaderboard.web.parameters import Text, Texts
-from leaderboard.web.tables import Cell, TableColumn, TableRow
+from leaderboard.web.tables import Cell, Table
 
 FEW = 12
 """The number of tasks up to which all have columns of their own."""
@@ -82,9 +82,7 @@ class _Column(TableField[int]):
     """
 
     numeric: bool = True
-    group: str = ""
     href: str = ""
-    card: str = ""
     kind: str = ""
     scored: bool = False
     optional: bool = False
@@ -157,7 +155,7 @@ class SuiteTable:
         place, rows = ranks.place.tolist(), range(len(entries))
         borda = [points if rank else None for points, rank in zip(ranks.borda.tolist(), place, strict=True)]
         return [
-            _number("rank", "Rank", [rank or None for rank in place], up=True, card="Rank",
+            _number("rank", "Rank", [rank or None for rank in place], up=True, sticky=True, card="Rank",
                     note="Models that cannot be told apart from the first of their group share its rank."),
             _text("model", "Model", lambda row: entries[row].model, lambda row: model_cell(entries[row])),
             _number("parameters", "Size", [*map(parameters_of, entries)], parameters_text, "?",
@@ -169,8 +167,8 @@ class SuiteTable:
             _number("borda", "Borda", borda, group="Mean", scored=True, optional=True,
                     note="The models that are worse, ties half, summed over tasks."),
             *self._types(several),
-            _Column(key="there", label="Tasks", sort=scores.over_tasks.count.tolist().__getitem__,
-                    cell=self._count, note="Tasks with a score that counts."),
+            _Column("there", "Tasks", self._count, scores.over_tasks.count.tolist().__getitem__,
+                    note="Tasks with a score that counts."),
             _number("unseen", "Zero-shot", _known(scores.zero_shot), "{:.0%}", "?", optional=True,
                     note="The share of the tasks that the model was not trained on, as its makers state."),
             _number("dimension", "Dimension", [one.dimension for one in entries], optional=True,
@@ -183,7 +181,7 @@ class SuiteTable:
                     note="The mean of the ranks on each task, among ranked models."),
             _text("origin", "Origin", lambda row: entries[row].origin,
                   lambda row: _origin_cell(entries[row])),
-            _Column(key="how", label="How", numeric=False, cell=lambda row: how_cell(entries[row]),
+            _Column("how", "How", lambda row: how_cell(entries[row]), numeric=False,
                     note="An imported model's revision, a measured one's treatment, a printed row's table."),
         ]  # fmt: skip
 
@@ -246,8 +244,7 @@ class SuiteTable:
     def shown(self) -> list[_Column]:
         """The columns that are shown."""
         state, known = self.state, self.scores.by_type
-        if state.type and state.type not in known:
-            raise missing("task type", state.type, known, then="The suite's page offers those there are.")
+        check_name("task type", state.type, known, then="The suite's page offers those there are.")
         picked = {self._key(name) for name in state.cols}
         return [column for column in self.columns if column.key in ALWAYS or self._shows(column, picked)]
 
@@ -330,32 +327,28 @@ class SuiteTable:
                 marked |= {(row, column.key): marks[value] for row, value in values.items() if value in marks}
         return marked
 
-    def body(self, rows: Sequence[int]) -> Iterator[TableRow]:
-        """Some rows, with the headings above them."""
-        heading = ""
-        for row in rows:
-            if (group := self._group(row)) != heading:
-                heading = group
-                cells = [Cell(text=group if column.key == "model" else "") for column in self.shown]
-                yield TableRow(kind="group", cells=cells)
-            cells = [self._cell(column, row) for column in self.shown]
-            kind = "" if self.scores.over_tasks.complete[row] else "part"
-            yield TableRow(cells=cells, key=self.scores.entries[row].slug, kind=kind)
+    def table(self, rows: Sequence[int], notes: Sequence[str]) -> Table:
+        """Some rows with the headings above them, and the columns with URLs that sort and fold them."""
+        scores = self.scores
+        caption = f"{scores.site_suite.suite.title}: scores × 100"
+        fields = [replace(column, cell=partial(self._cell, column)) for column in self.shown]
+        table = fill_table(
+            "suite", caption, fields, rows, state=self._state, path=self.path, group=self._group,
+            key=lambda row: scores.entries[row].slug, notes=notes, cards=True,
+            kind=lambda row: "" if scores.over_tasks.complete[row] else "part",
+        )  # fmt: skip
+        heads = [
+            replace(
+                head, href=column.href, open=self._opens(column.kind),
+                fold=self._fold(column.kind) if column.kind and self.folds else "",
+            )
+            for head, column in zip(table.columns, self.shown, strict=True)
+        ]  # fmt: skip
+        return replace(table, columns=heads)
 
     def _cell(self, column: _Column, row: int) -> Cell:
         cell, mark = column.of(row), self._best.get((row, column.key))
         return replace(cell, kind=f"{cell.kind} {mark}".strip()) if mark else cell
-
-    def heads(self) -> list[TableColumn]:
-        """The columns as a table takes them, with the URLs that sort by them and fold their types."""
-        return [
-            replace(
-                column.head(self._state, self.path, page=1), sticky=column.key in ALWAYS,
-                group=column.group, href=column.href, card=column.card, open=self._opens(column.kind),
-                fold=self._fold(column.kind) if column.kind and self.folds else "",
-            )
-            for column in self.shown
-        ]  # fmt: skip
 
     def _fold(self, kind: str) -> str:
         """The URL that opens or folds a type."""
@@ -379,12 +372,13 @@ def _number(
         value = values[row]
         return Cell(text=gone) if value is None else Cell(text=text(value), value=value)
 
-    return _Column(key=key, label=label, cell=cell, sort=values.__getitem__, **more)  # fmt: skip
+    return _Column(key, label, cell, values.__getitem__, **more)
 
 
 def _text(key: str, label: str, name: Callable[[int], str], cell: Callable[[int], Cell]) -> _Column:
     """A column that is sorted by a text of each row."""
-    return _Column(key=key, label=label, numeric=False, cell=cell, sort=lambda row: name(row).casefold())
+    sticky = key in ALWAYS
+    return _Column(key, label, cell, lambda row: name(row).casefold(), numeric=False, sticky=sticky)
 
 
 def _known(values: Floats) -> list[float | None]:

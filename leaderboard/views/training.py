@@ -21,6 +21,7 @@ from leaderboard.web.tables import (
     Table,
     TableColumn,
     TableRow,
+    link,
     value_cell,
     values_table,
     words,
@@ -131,7 +132,7 @@ def _training_cells(
     others = evaluation if evaluation.get("counts") == "best" else {}
     interval = intervals.get((task, str(training.get("view"))))
     first, last = (_number(loss.get(name)) for name in ("first", "last"))
-    yield Cell(text=task, value=task, href=task_path(task))
+    yield link(task, task_path(task))
     yield _score(record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}")
     yield from (_score((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
     yield value_cell("–".join(map(score_text, interval)) if interval else "")

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from markupsafe import escape
@@ -22,6 +22,7 @@ Number: TypeAlias = "float | int | None"
 Place: TypeAlias = "float | int | date | str | None"
 Kind = Literal["linear", "log", "date"]
 Json: TypeAlias = "dict[str, Any]"
+P = TypeVar("P", bound="Point")
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon")
 """Of the groups that have a colour of their own; all others share one."""
@@ -189,9 +190,9 @@ def against_size(title: str, label: str, points: Iterable[Point], name: str = "s
     return chart(name, title, plot)
 
 
-def frontier_points(plot: Scatter) -> list[Point]:
-    """The points on a scatter's frontier, by x; hollow points are never on it."""
-    full = [point for point in plot.points if not point.hollow and _drawn(plot, [point])]
+def frontier_points(plot: Scatter, points: Sequence[P]) -> list[P]:
+    """Those of a scatter's points on its frontier, by x; hollow points are never on it."""
+    full = [point for point in points if not point.hollow and _drawn(plot, [point])]
     places = [(point.x, point.y) for point in _drawn(plot, full)]
     return [full[i] for i in frontier(places, plot.better)] if plot.better else []  # type: ignore[arg-type]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -115,7 +115,42 @@ def form(
     )
 
 
+def ask_name(state: Any, label: str, placeholder: str = "part of a name") -> Control:
+    """The field for a part of something's name, which is the parameter `q`."""
+    return Control(kind="search", name="q", label=label, value=state.q, placeholder=placeholder)
+
+
+Options: TypeAlias = "Mapping[str, tuple[str, Sequence[tuple[str, str]]]]"
+"""By parameter the label of a choice, and the values with their names."""
+
+
+def offer(
+    state: State,
+    options: Options,
+    *,
+    values: Mapping[str, str] = {},
+    always: Collection[str] = (),
+    more: Collection[str] = (),
+) -> list[Control]:
+    """The choices that a reader has; those of one value are not offered.
+
+    Args:
+        state: What was asked for.
+        options: What can be asked for.
+        values: What is chosen now where the state does not name it, by parameter.
+        always: Parameters that are offered even with one value.
+        more: Parameters that stand behind the others.
+    """
+    return [
+        Control(kind="select", name=name, label=label, options=some, more=name in more,
+                value=values.get(name, getattr(state, name)))
+        for name, (label, some) in options.items() if len(some) > 1 or name in always
+    ]  # fmt: skip
+
+
 TRUST = ("commit", "external", "none", "other")
+EACH = (("model", "each model"), ("revision", "each revision and treatment"))
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 
 def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
@@ -131,17 +166,15 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
         "backbone": _plain({entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""}),
         "trust": _plain({entry.trust for entry in seen} & set(TRUST)),
     }
-    labels = {"trust": "Revision"}
-    selects = [
-        Control(kind="select", name=name, label=labels.get(name, name.capitalize()),
-                value=getattr(state, name), options=[("", "any"), *some], more=name not in ("origin", "size"))
+    selects: Options = {
+        name: ("Revision" if name == "trust" else name.capitalize(), [("", "any"), *some])
         for name, some in options.items()
         if len(some) > (0 if name == "backbone" else 1)
-    ]  # fmt: skip
+    }
     most = f"{state.most:g}" if state.most else ""
     return [
-        Control(kind="search", name="q", label="Model", value=state.q, placeholder="part of a name"),
-        *selects,
+        ask_name(state, "Model"),
+        *offer(state, selects, more=("output", "recipe", "backbone", "trust")),
         _number("most", "Parameters in millions, at most", most, least=0),
         _number("tokens", "Tokens, at least", state.tokens, least=1, step="1"),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
@@ -156,21 +189,30 @@ def _plain(values: Iterable[str]) -> list[tuple[str, str]]:
     return [(value, value) for value in sorted(values)]
 
 
-CHIPS = {
+CHIPS: Mapping[str, str] = {
     "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
     "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
     "most": "at most {:g} M parameters", "trust": "revision: {}",
 }  # fmt: skip
 
 
-def chips(state: EntryState, path: str) -> list[tuple[str, str]]:
-    """The filters in force, each with the URL without it."""
-    names = [name for name in CHIPS if name in state.not_default()]
+def chips(
+    state: State, path: str, texts: Mapping[str, str] = CHIPS, values: Mapping[str, str] = {}
+) -> list[tuple[str, str]]:
+    """The filters in force, each with the URL without it.
+
+    Args:
+        state: What was asked for.
+        path: The page's own path.
+        texts: The parameters that filter, each with a text that its value stands in.
+        values: What stands there instead, by parameter.
+    """
+    names = [name for name in texts if name in state.not_default()]
     defaults = {name: type(state).model_fields[name].get_default() for name in names}
     return [
         (
-            CHIPS[name].format(getattr(state, name)),
-            f"{path}?{state.query(**{name: defaults[name], 'page': 1})}",
+            texts[name].format(values.get(name, getattr(state, name))),
+            f"{path}?{state.query(**{name: defaults[name]}, **state.first_page)}",
         )
         for name in names
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ FORMATS = {
     "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
 }
 """The formats of a page beside HTML, with their names and media types, by the end of its address."""
+PRINTED = tuple(FORMATS)
+"""All of them, for a page whose tables are printed in papers."""
 _FEW = 13
 """Fewer names than these can stand in one sentence."""
 
@@ -72,9 +75,19 @@ def missing(what: str, name: str, known: Iterable[str], *, then: str) -> NotFoun
     return NotFound(error.message, hint=error.hint if len(names) < _FEW or nearest(name, names) else then)
 
 
+def check_name(what: str, name: str, known: Collection[str], *, then: str, is_needed: bool = False) -> None:
+    """Refuse a name in a URL that is none; an empty one asks for nothing, unless one is needed.
+
+    Raises:
+        NotFound: There is no such name.
+    """
+    if (name or is_needed) and name not in known:
+        raise missing(what, name, known, then=then)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PageRoute:
-    """A page as the site lists it: one of the `PAGES` in a file of leaderboard/pages/.
+    """A page as the site lists it; `serve_page` makes one of its view.
 
     Attributes:
         path: Its address, with the names of its parameters in braces.
@@ -89,9 +102,35 @@ class PageRoute:
     state: type[State]
     view: Callable[..., Page]
     summary: str
-    all_paths: Callable[[Any], Iterable[str]] = lambda site: ()
-    formats: tuple[str, ...] = ("json", "csv")
+    all_paths: Callable[[Any], Iterable[str]]
+    formats: tuple[str, ...]
 
     def file(self, form: str) -> str:
         """The address of a format of the page, with the same names in braces."""
         return f"{'/index' if self.path == '/' else self.path}.{form}"
+
+
+def serve_page(
+    path: str,
+    summary: str,
+    *,
+    paths: Callable[[Any], Iterable[str]] | None = None,
+    formats: tuple[str, ...] = ("json", "csv"),
+) -> Callable[[Callable[..., Page]], PageRoute]:
+    """Make a function in a file of leaderboard/pages/ a page; the type of its `state` is the page's.
+
+    Args:
+        path: The address, with the names of its parameters in braces.
+        summary: What the page shows, in a sentence of the API's documents.
+        paths: The addresses of all such pages of a site; without it, `path` is the only one.
+        formats: The formats beside HTML, among FORMATS.
+    """
+
+    def make_route(view: Callable[..., Page]) -> PageRoute:
+        state = inspect.signature(view, eval_str=True).parameters["state"].annotation
+        return PageRoute(
+            path=path, state=state, view=view, summary=summary, formats=formats,
+            all_paths=paths or (lambda site: [path]),
+        )  # fmt: skip
+
+    return make_route

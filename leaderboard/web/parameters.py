@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from harness.core.errors import nearest
 
+T = TypeVar("T")
 Text = Annotated[str, StringConstraints(max_length=200)]
 Texts = Annotated[list[Text], Field(max_length=200)]
 
@@ -43,6 +44,11 @@ class State(BaseModel):
     @cached_property
     def _plain(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
+
+    @property
+    def first_page(self) -> dict[str, int]:
+        """The change that leads to the first page of a long table; none without pages."""
+        return {"page": 1} if "page" in type(self).model_fields else {}
 
     def whole(self) -> Self:
         """This state with every row of its tables, unless it names some rows or a page of them."""
@@ -109,6 +115,10 @@ class Paging:
     next: str
     pages: Sequence[tuple[str, str, bool]]
     sizes: Sequence[tuple[str, str, bool]]
+
+    def cut(self, rows: Sequence[T]) -> Sequence[T]:
+        """Those of all rows that are on the page."""
+        return rows[max(0, self.first - 1) : self.last]
 
 
 def paging(total: int, state: Any, path: str) -> Paging:

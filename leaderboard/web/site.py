@@ -172,9 +172,10 @@ def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
 
 
 def page_routes() -> list[PageRoute]:
-    """Every page: the `PAGES` of each file in pages/ whose name begins without an underscore."""
+    """Every page: what `serve_page` makes in each file in pages/ whose name begins without an underscore."""
     names = sorted(m.name for m in pkgutil.iter_modules(pages.__path__) if not m.name.startswith("_"))
-    return [route for name in names for route in open_entry(f"leaderboard.pages.{name}", "PAGES")]
+    modules = [open_entry(f"leaderboard.pages.{name}", "__dict__") for name in names]
+    return [route for module in modules for route in module.values() if isinstance(route, PageRoute)]
 
 
 def environment() -> Environment:

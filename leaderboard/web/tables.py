@@ -193,6 +193,11 @@ def value_cell(value: Any) -> Cell:
     return Cell(text=words(value), value=value)
 
 
+def link(text: str, href: str = "", *, kind: str = "", note: str = "") -> Cell:
+    """A name as a cell, which leads to its page where it has one."""
+    return Cell(text=text, value=text, href=href, kind=kind, note=note)
+
+
 def values_row(*values: Any, key: str = "") -> TableRow:
     """A row of plain values and cells."""
     return TableRow(key=key, cells=[value_cell(value) for value in values])
@@ -207,6 +212,7 @@ def values_table(
     *,
     notes: Sequence[str] = (),
     groups: Mapping[str, str] = {},
+    says: Mapping[str, str] = {},
 ) -> Table:
     """A table of plain values and cells, whose first column stays when it is scrolled.
 
@@ -218,13 +224,15 @@ def values_table(
         numbers: The keys of the columns with numbers; None for those that hold numbers and no texts.
         notes: Sentences below it.
         groups: The heading over a column, by key.
+        says: What a column is, in a sentence, by key.
     """
     body = [row if isinstance(row, TableRow) else values_row(*row) for row in rows]
     named = _number_keys(labels, body) if numbers is None else numbers.split()
     columns = [
-        TableColumn(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at)
+        TableColumn(key=key, label=label, group=groups.get(key, ""), numeric=key in named, sticky=not at,
+                    note=says.get(key, ""))
         for at, (key, label) in enumerate(labels.items())
-    ]
+    ]  # fmt: skip
     return Table(name=name, caption=caption, columns=columns, rows=body, notes=notes)
 
 

@@ -207,16 +207,9 @@ VISIBLE = """() => {
 }"""
 
 PAGES = [
-    "/",
-    NANO,
-    "/pareto?suite=nanobeir",
-    "/papers",
-    "/tasks/NanoNFCorpusRetrieval",
-    "/recipes/glue-quick",
-    "/checks",
-    f"/check/{NEWEST}",
-    "/watch/base-run",
-]
+    "/", NANO, "/pareto?suite=nanobeir", "/papers", "/tasks/NanoNFCorpusRetrieval", "/recipes/glue-quick",
+    "/checks", f"/check/{NEWEST}", "/watch/base-run",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -18,7 +18,8 @@ Tag = tuple[str, dict[str, str]]
 class Html(HTMLParser):
     """An HTML page.
 
-    `tables` holds the rows of every table by its `data-name`; a cell is its text and its classes.
+    `tables` holds the rows of every table by its `data-name`; a cell is its text and its classes. `links` has
+    where each link leads, and its text.
     """
 
     def __init__(self, text: str) -> None:
@@ -28,11 +29,16 @@ class Html(HTMLParser):
         self.tables: dict[str, list[list[tuple[str, list[str]]]]] = {}
         self._rows: list[list[tuple[str, list[str]]]] = []
         self._in_cell = False
+        self.links: list[tuple[str, str]] = []
+        self._in_link = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
         self.tags.append((tag, found))
+        if tag == "a":
+            self.links.append((found.get("href", ""), ""))
+            self._in_link = True
         if tag == "table" and "data-name" in found:
             self._rows = self.tables.setdefault(found["data-name"], [])
         elif tag == "tr":
@@ -42,6 +48,7 @@ class Html(HTMLParser):
             self._in_cell = True
 
     def handle_endtag(self, tag: str) -> None:
+        self._in_link = self._in_link and tag != "a"
         if tag in ("td", "th"):
             self._in_cell = False
 
@@ -50,20 +57,60 @@ class Html(HTMLParser):
         if self._in_cell:
             text, classes = self._rows[-1][-1]
             self._rows[-1][-1] = (text + data, classes)
+        if self._in_link:
+            href, text = self.links[-1]
+            self.links[-1] = (href, text + data)
 
     def texts(self, table: str) -> list[list[str]]:
         """The texts of a table's rows, headings first."""
         return [[text for text, _ in row] for row in self.tables[table]]
+
+    @property
+    def hrefs(self) -> set[str]:
+        """Where its links lead."""
+        return {href for href, _ in self.links}
+
+    @property
+    def has_foreign_script(self) -> bool:
+        """Whether a script is neither a file nor the data of a chart."""
+        return not all("src" in a or a == {"type": "application/json"} for a in self.named("script"))
 
     def named(self, tag: str) -> list[dict[str, str]]:
         """The attributes of every such tag."""
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def page(client: TestClient, path: str) -> Html:
-    answer = client.get(path)
-    assert answer.status_code == 200
+def page(client: TestClient, path: str, status: int = 200) -> Html:
+    """A page as a browser gets it."""
+    answer = client.get(path, headers=BROWSER)
+    assert answer.status_code == status, answer.text[:500]
     return Html(answer.text)
+
+
+def ask(client: TestClient, path: str, status: int = 200) -> dict[str, Any]:
+    """A page as JSON; the path is the page's own, with its query."""
+    where, _, query = path.partition("?")
+    answer = client.get(f"{where}.json?{query}")
+    assert answer.status_code == status, answer.text[:500]
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def find_rows(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The rows of a table of a page's JSON; none where there is no such table."""
+    return [row for one in document["tables"] if one["name"] == name for row in one["rows"]]
+
+
+def find_values(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The values of such a table: for each row by column."""
+    rows = find_rows(document, name)
+    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in rows]
+
+
+def list_entries(client: TestClient) -> dict[tuple[str, str], str]:
+    """The entries of a site by model and origin, but for those of papers."""
+    entries = client.app.state.site.queries.entries.values()  # type: ignore[attr-defined]
+    return {(e.model, e.origin): e.slug for e in entries if e.origin != "reported"}
 
 
 def printed(share: float) -> float:

@@ -82,12 +82,17 @@ class Import:
     rows: Sequence[dict[str, Any]] = ()
 
 
+def open_suites(*typed: str) -> dict[str, SiteSuite]:
+    """Suites as a site lists them, by slug."""
+    opened = {name: catalog.open_suite(name, SuiteOptions()) for name in typed}
+    return {slug(name): SiteSuite(slug=slug(name), typed=name, suite=one, main=":" not in name)
+            for name, one in opened.items()}  # fmt: skip
+
+
 @cache
 def suites() -> dict[str, SiteSuite]:
     """The suites of the site, by slug."""
-    opened = {typed: catalog.open_suite(typed, SuiteOptions()) for typed in TYPED}
-    return {slug(typed): SiteSuite(slug=slug(typed), typed=typed, suite=one, main=":" not in typed)
-            for typed, one in opened.items()}  # fmt: skip
+    return open_suites(*TYPED)
 
 
 def task(name: str) -> Task:
@@ -292,8 +297,8 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     scores: list[dict[str, Any]] = []
     files: list[dict[str, Any]] = []
     for number, one in enumerate(entries):
-        made = [row for name, score in one.scores.items() for row in _rows(number, name, score, one)]
-        rows = [*one.rows] or made
+        own = () if one.rows else one.scores.items()
+        rows = [*one.rows, *(row for name, score in own for row in _rows(number, name, score, one))]
         about.append(
             {"folder": f"{number}", "model": one.model, "revision": one.revision, "experiment": "",
              "trust": trust_of(one.revision), "files": len(one.scores), "rows": len(rows),

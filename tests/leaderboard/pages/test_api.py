@@ -162,7 +162,7 @@ def test_an_answer_that_is_there_has_the_described_form(path: str) -> None:
 @pytest.fixture(scope="module")
 def parameters() -> dict[tuple[str, str], tuple[str, ...]]:
     """What a parameter takes, its default and what it does, by page and name."""
-    (table,) = api.view(standard_app().state.site, State.model_validate({})).tables
+    (table,) = api.view.view(standard_app().state.site, State.model_validate({})).tables
     keys = [column.key for column in table.columns]
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     page = ""

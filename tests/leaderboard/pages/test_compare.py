@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,12 +20,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.core.lineage import Lineage
-from harness.core.types import SuiteOptions
-from harness.plan import catalog
 from harness.storage.record import ExamplesPart
 from harness.storage.store import Store
-from html_pages import BROWSER, figures
-from leaderboard.data.suites import SiteSuite
+from html_pages import BROWSER, Html, ask, figures, find_rows, find_values, list_entries, page
 from leaderboard.views.comparison import Common, common, differing
 from leaderboard.web.app import create_app
 from leaderboard.web.site import Site
@@ -41,67 +37,22 @@ def shown(share: float) -> Any:
     return pytest.approx(100 * share, abs=0.00501)
 
 
-class Parsed(HTMLParser):
-    """A page's elements, its text, and its links with their texts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.links: list[tuple[str, str]] = []
-        self.text = ""
-        self._inside = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag == "a":
-            self.links.append((dict(attrs).get("href") or "", ""))
-            self._inside = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = self._inside and tag != "a"
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self._inside:
-            href, told = self.links[-1]
-            self.links[-1] = (href, told + data)
-
-
-def parsed(client: TestClient, query: Mapping[str, Any] | str, status: int = 200) -> Parsed:
-    path = query if isinstance(query, str) else f"/compare?{urlencode(query, doseq=True)}"
-    answer = client.get(path, headers={"accept": "text/html"})
-    assert answer.status_code == status, answer.text[:500]
-    found = Parsed()
-    found.feed(answer.text)
-    return found
+def parsed(client: TestClient, query: Mapping[str, Any]) -> Html:
+    return page(client, f"/compare?{urlencode(query, doseq=True)}")
 
 
 def asked(client: TestClient, status: int = 200, **query: Any) -> Any:
-    answer = client.get(f"/compare.json?{urlencode(query, doseq=True)}")
-    assert answer.status_code == status, answer.text[:500]
-    return answer.json()
-
-
-def cells(page: Any, name: str) -> list[dict[str, Any]]:
-    """The rows of a table as values; none where there is no such table."""
-    found = [row for one in page["tables"] if one["name"] == name for row in one["rows"]]
-    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in found]
+    return ask(client, f"/compare?{urlencode(query, doseq=True)}", status)
 
 
 def rows(page: Any, name: str) -> dict[str, dict[str, Any]]:
     """The rows of a table by their first cell, each as values."""
-    return {str(next(iter(row.values()))): row for row in cells(page, name)}
-
-
-def keys(client: TestClient) -> dict[tuple[str, str], str]:
-    """The entries of a site by model and origin."""
-    site: Site = client.app.state.site  # type: ignore[attr-defined]
-    return {(e.model, e.origin): e.slug for e in site.queries.entries.values() if e.origin != "reported"}
+    return {str(next(iter(row.values()))): row for row in find_values(page, name)}
 
 
 @pytest.fixture(scope="module")
 def slugs(client: TestClient) -> dict[str, str]:
-    found = keys(client)
+    found = list_entries(client)
     return {
         "minilm": found["minilm-ish", "measured"], "base": found["acme/tiny-base", "imported"],
         "large": found["acme/tiny-large", "imported"], "hostile": found[HOSTILE, "imported"],
@@ -117,26 +68,26 @@ def site_of(folder: Path, *entries: Import) -> TestClient:
 
 
 def test_means_and_deltas_are_those_of_the_common_tasks(client: TestClient, slugs: dict[str, str]) -> None:
-    page = asked(client, m=[slugs["base"], slugs["hostile"]])
+    document = asked(client, m=[slugs["base"], slugs["hostile"]])
     one, two = site_data.spread_scores(NANO, 0.52), site_data.spread_scores(NANO[:3], 0.4)
-    assert page["data"]["suite"] == "nanobeir"
-    assert list(rows(page, "tasks")) == NANO[:3]
-    means = rows(page, "means")
+    assert document["data"]["suite"] == "nanobeir"
+    assert list(rows(document, "tasks")) == NANO[:3]
+    means = rows(document, "means")
     assert means["Over tasks"]["s0"] == shown(float(np.mean([one[name] for name in NANO[:3]])))
     assert means["Over tasks"]["s1"] == shown(float(np.mean(list(two.values()))))
     assert means["Own, over tasks"]["s0"] == shown(float(np.mean(list(one.values()))))
     assert means["Over tasks"]["of"] == "3 of 13 tasks"
-    for name, row in rows(page, "tasks").items():
+    for name, row in rows(document, "tasks").items():
         assert row["d1"] == shown(two[name] - one[name])
         assert row["best"] == "A tiny-base"
 
 
 def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[str, str]) -> None:
-    page = asked(client, m=[slugs["base"], slugs["hostile"]])
-    missing = rows(page, "missing")
+    document = asked(client, m=[slugs["base"], slugs["hostile"]])
+    missing = rows(document, "missing")
     assert list(missing) == NANO[3:]
     assert missing[NANO[3]]["s0"] == shown(site_data.spread_scores(NANO, 0.52)[NANO[3]])
-    row = next(one for one in page["tables"] if one["name"] == "missing")["rows"][0]["cells"]
+    row = find_rows(document, "missing")[0]["cells"]
     assert (row["s1"]["text"], row["s1"]["kind"]) == ("–", "none")
 
 
@@ -145,9 +96,9 @@ def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
     one = {name: round(float(0.5 + d), 6) for name, d in zip(NANO, spread, strict=True)}
     two = dict.fromkeys(NANO, 0.5)
     client = site_of(tmp_path, Import(model="a/one", scores=one), Import(model="a/two", scores=two))
-    found = keys(client)
-    page = asked(client, m=[found["a/one", "imported"], found["a/two", "imported"]])
-    (pair,) = rows(page, "pairs").values()
+    found = list_entries(client)
+    document = asked(client, m=[found["a/one", "imported"], found["a/two", "imported"]])
+    (pair,) = rows(document, "pairs").values()
     test = stats.ttest_rel(list(one.values()), list(two.values()))
     low, high = test.confidence_interval(0.95)
     assert pair["tasks"] == shown((low + high) / 2)
@@ -160,10 +111,10 @@ def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
 def test_equal_entries_tie_everywhere_and_cannot_be_told_apart(tmp_path: Path) -> None:
     same = [Import(model=f"a/{name}", scores=dict.fromkeys(NANO, 0.5)) for name in ("one", "two", "three")]
     client = site_of(tmp_path, *same)
-    page = asked(client, m=list(keys(client).values()))
-    assert {row["ties"] for row in cells(page, "pairs")} == {13}
-    assert {row["tasks_verdict"] for row in cells(page, "pairs")} == {"cannot be told apart"}
-    assert {row["best"] for row in rows(page, "tasks").values()} == {"tie"}
+    document = asked(client, m=list(list_entries(client).values()))
+    assert {row["ties"] for row in find_values(document, "pairs")} == {13}
+    assert {row["tasks_verdict"] for row in find_values(document, "pairs")} == {"cannot be told apart"}
+    assert {row["best"] for row in rows(document, "tasks").values()} == {"tie"}
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
@@ -172,7 +123,7 @@ def test_few_common_tasks_give_no_interval_and_no_tie(tmp_path: Path, count: int
     good = dict(zip(NANO[:count], [0.62, 0.71, 0.93, 0.5, 0.4], strict=False))
     random = dict(zip(NANO[:count], [0.05, 0.02, 0.30, 0.01, 0.03], strict=False))
     client = site_of(tmp_path, Import(model="a/good", scores=good), Import(model="a/random", scores=random))
-    (pair,) = cells(asked(client, m=list(keys(client).values())), "pairs")
+    (pair,) = find_values(asked(client, m=list(list_entries(client).values())), "pairs")
     assert "tasks_half" not in pair
     assert (pair["ties"], pair["tasks_verdict"]) == (0, "too few tasks to say")
 
@@ -208,16 +159,16 @@ def test_examples_decide_where_records_hold_them(tmp_path: Path) -> None:
         put_queries(folder, "two", "d", two)
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
     differences = {name: one[name] - two[name] for name in one}
     apart = [name for name, gaps in differences.items() if stats.ttest_1samp(gaps, 0).pvalue < 0.05]
     assert apart == NANO[:1]
-    assert [row["best"] for row in rows(page, "tasks").values()] == ["A one", "tie", "tie"]
-    (pair,) = cells(page, "pairs")
+    assert [row["best"] for row in rows(document, "tasks").values()] == ["A one", "tie", "tie"]
+    (pair,) = find_values(document, "pairs")
     assert (pair["wins"], pair["losses"], pair["ties"]) == (1, 0, 2)
     wide = 1.96 * np.sqrt(sum(np.var(gaps, ddof=1) / 200 for gaps in differences.values())) / 3
     assert pair["tasks_half"] == pytest.approx(100 * wide, rel=0.1)
-    assert page["tables"][2]["rows"][0]["cells"]["tasks_half"]["note"].startswith(
+    assert document["tables"][2]["rows"][0]["cells"]["tasks_half"]["note"].startswith(
         "It is made of the scores of the examples"
     )
     assert pair["tasks_verdict"] == "A one is higher"
@@ -240,7 +191,7 @@ def test_seeds_of_a_training_are_tested_together(tmp_path: Path) -> None:
     site: Site = client.app.state.site  # type: ignore[attr-defined]
     chosen = [e.slug for e in site.queries.entries.values() if e.origin == "measured" and not e.member]
     assert len(chosen) == 2
-    (pair,) = cells(asked(client, m=chosen), "pairs")
+    (pair,) = find_values(asked(client, m=chosen), "pairs")
     assert (abs(pair["tasks"]), pair["ties"]) == (6, 0)
     reach = 100 * stats.t.ppf(0.975, 2) * np.std(lifts, ddof=1) * np.sqrt(1 / 3 + 1)
     assert pair["tasks_half"] == pytest.approx(reach, rel=0.15)
@@ -254,8 +205,8 @@ def test_examples_of_other_queries_decide_nothing(tmp_path: Path) -> None:
         put_queries(folder, "two", "d", {NANO[0]: draw.uniform(0.3, 0.9, 150)})
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
-    assert cells(page, "pairs")[0]["tasks_verdict"] == "too few tasks to say"
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
+    assert find_values(document, "pairs")[0]["tasks_verdict"] == "too few tasks to say"
 
 
 @pytest.mark.parametrize(("lift", "verdict"), [(0, "A one is higher"), (0.05, "too few tasks to say")])
@@ -287,9 +238,9 @@ def test_examples_of_another_metric_than_that_shown_decide_nothing(
         put_pairs(folder, "two", "d", 1.0, lift)
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
-    assert list(rows(page, "tasks")) == [task.name]
-    assert cells(page, "pairs")[0]["tasks_verdict"] == verdict
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
+    assert list(rows(document, "tasks")) == [task.name]
+    assert find_values(document, "pairs")[0]["tasks_verdict"] == verdict
 
 
 def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path) -> None:
@@ -297,18 +248,18 @@ def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path)
     left = {name: 0.1 * (at + 1) for at, name in enumerate(KOREAN) if name != KOREAN[0]}
     right = {name: 0.05 * (at + 1) for at, name in enumerate(KOREAN) if name != "KorSTS"}
     client = site_of(tmp_path, Import(model="a/left", scores=left), Import(model="a/right", scores=right))
-    found = keys(client)
-    page = asked(client, m=[found["a/left", "imported"], found["a/right", "imported"]])
+    found = list_entries(client)
+    document = asked(client, m=[found["a/left", "imported"], found["a/right", "imported"]])
     types: dict[str, list[str]] = {}
     for name in KOREAN:
         if name in left and name in right:
             types.setdefault(site_data.task(name).type, []).append(name)
     assert sorted(map(len, types.values())) == [1, 1, 2]
-    means = rows(page, "means")
+    means = rows(document, "means")
     for column, scores in (("s0", left), ("s1", right)):
         wanted = np.mean([np.mean([scores[name] for name in some]) for some in types.values()])
         assert means["Over types"][column] == shown(float(wanted))
-    assert cells(page, "pairs")[0]["types"] == pytest.approx(
+    assert find_values(document, "pairs")[0]["types"] == pytest.approx(
         means["Over types"]["s0"] - means["Over types"]["s1"], abs=0.0101
     )
 
@@ -317,7 +268,10 @@ def test_means_are_bars_by_type(client: TestClient, slugs: dict[str, str], tmp_p
     """Or by task, where all tasks are of one type."""
     models = [Import(model=f"a/{n}", scores=site_data.spread_scores(KOREAN, n / 10)) for n in (4, 6)]
     korean = site_of(tmp_path, *models)
-    for asking, chosen in ((korean, [*keys(korean).values()]), (client, [slugs["base"], slugs["large"]])):
+    for asking, chosen in (
+        (korean, [*list_entries(korean).values()]),
+        (client, [slugs["base"], slugs["large"]]),
+    ):
         found = asked(asking, m=chosen)
         numbers = rows(found, "means") | rows(found, "tasks")
         (figure,) = figures(asking.get("/compare", params={"m": chosen}, headers=BROWSER).text)
@@ -375,7 +329,7 @@ def test_the_suite_with_the_most_in_common_is_taken(client: TestClient, slugs: d
     chosen = [slugs["base"], slugs["large"]]
     assert asked(client, m=chosen)["data"]["suite"] == "nanobeir"
     other = asked(client, m=chosen, suite="mteb-MTEB-kor-v1")
-    assert cells(other, "tasks") == []
+    assert find_values(other, "tasks") == []
     assert "no task that all of them have" in other["notes"][0]
     assert asked(client, 404, m=chosen, suite="nanobier")["error"]["hint"].startswith("Did you mean nanobeir")
 
@@ -384,13 +338,13 @@ def test_scores_on_other_data_are_marked_and_left_out_of_pinned_data(tmp_path: P
     scores = site_data.spread_scores(KOREAN, 0.5)
     pinned = Import(model="a/one", scores=scores)
     client = site_of(tmp_path, pinned, Import(model="a/two", scores=scores, others=KOREAN[:2]))
-    chosen = list(keys(client).values())
+    chosen = list(list_entries(client).values())
     every = asked(client, m=chosen)
-    assert len(cells(every, "tasks")) == 6
+    assert len(find_values(every, "tasks")) == 6
     assert "On 2 of the tasks" in every["notes"][0]
     assert rows(every, "facts")["Data"]["s1"] == "pinned on 4 of 6 tasks"
     strict = asked(client, m=chosen, revisions="pinned")
-    assert len(cells(strict, "tasks")) == 4
+    assert len(find_values(strict, "tasks")) == 4
     assert "2 more of its tasks" in strict["notes"][0]
     assert rows(strict, "missing").keys() == set(KOREAN[:2])
 
@@ -404,8 +358,8 @@ def test_facts_stand_side_by_side(client: TestClient, slugs: dict[str, str]) -> 
 
 
 def test_another_entry_can_be_made_the_first(client: TestClient, slugs: dict[str, str]) -> None:
-    page = parsed(client, {"m": [slugs["base"], slugs["large"]]})
-    (turned,) = [href for href, told in page.links if told == "make it the first"]
+    document = parsed(client, {"m": [slugs["base"], slugs["large"]]})
+    (turned,) = [href for href, told in document.links if told == "make it the first"]
     assert turned == f"/compare?m={slugs['large']}&m={slugs['base']}"
 
 
@@ -418,35 +372,35 @@ def test_tasks_are_sorted_and_filtered(client: TestClient, slugs: dict[str, str]
     assert asked(client, 404, m=chosen, sort="d7")["error"]["hint"]
     models = [Import(model=f"a/{n}", scores=site_data.spread_scores(KOREAN, n / 10)) for n in (4, 6)]
     korean = site_of(tmp_path, *models)
-    only = rows(asked(korean, m=list(keys(korean).values()), type="STS"), "tasks")
+    only = rows(asked(korean, m=list(list_entries(korean).values()), type="STS"), "tasks")
     assert {row["type"] for row in only.values()} == {"STS"}
 
 
 def test_too_few_and_too_many_are_said_with_the_chooser(client: TestClient, tmp_path: Path) -> None:
-    assert "Choose 2 to 6 entries" in parsed(client, "/compare").text
+    assert "Choose 2 to 6 entries" in page(client, "/compare").text
     many = [Import(model=f"a/m{n}", scores={NANO[0]: n / 10}) for n in range(7)]
     crowd = site_of(tmp_path, *many)
-    chosen = list(keys(crowd).values())
-    page = parsed(crowd, {"m": chosen})
-    assert "7 entries are chosen" in page.text
-    assert page.text.count("remove ") == 7
+    chosen = list(list_entries(crowd).values())
+    document = parsed(crowd, {"m": chosen})
+    assert "7 entries are chosen" in document.text
+    assert document.text.count("remove ") == 7
     assert asked(crowd, m=chosen)["tables"] == []
-    assert len(cells(asked(crowd, m=chosen[:6]), "pairs")) == 15
+    assert len(find_values(asked(crowd, m=chosen[:6]), "pairs")) == 15
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1]}).text
     assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1] * 2}).text
 
 
 def test_a_search_offers_entries_that_its_links_add(client: TestClient, slugs: dict[str, str]) -> None:
-    page = parsed(client, {"m": slugs["base"], "q": "tiny-l"})
-    (href,) = [href for href, told in page.links if told == "add acme/tiny-large"]
+    document = parsed(client, {"m": slugs["base"], "q": "tiny-l"})
+    (href,) = [href for href, told in document.links if told == "add acme/tiny-large"]
     added = client.get(href.replace("/compare?", "/compare.json?")).json()
     assert list(rows(added, "facts")["Model"].values())[1:3] == ["acme/tiny-base", "acme/tiny-large"]
     assert "Did you mean acme/tiny-large" in parsed(client, {"q": "acme/tiny-larje"}).text
 
 
 def test_a_models_name_stands_for_its_best_known_entry(client: TestClient, slugs: dict[str, str]) -> None:
-    page = asked(client, m=["acme--tiny-base", slugs["large"]])
-    assert rows(page, "facts")["Origin"]["s0"] == "measured"
+    document = asked(client, m=["acme--tiny-base", slugs["large"]])
+    assert rows(document, "facts")["Origin"]["s0"] == "measured"
 
 
 def test_an_unknown_entry_names_its_neighbours(client: TestClient, slugs: dict[str, str]) -> None:
@@ -455,16 +409,16 @@ def test_an_unknown_entry_names_its_neighbours(client: TestClient, slugs: dict[s
 
 
 def test_hostile_names_are_escaped(client: TestClient, slugs: dict[str, str]) -> None:
-    page = parsed(client, {"m": [slugs["hostile"], slugs["base"]], "q": "<script>"})
-    assert all("src" in a or a == {"type": "application/json"} for tag, a in page.elements if tag == "script")
-    assert HOSTILE in page.text
-    assert not [href for href, _ in page.links if ".." in href]
+    document = parsed(client, {"m": [slugs["hostile"], slugs["base"]], "q": "<script>"})
+    assert not document.has_foreign_script
+    assert HOSTILE in document.text
+    assert not [href for href, _ in document.links if ".." in href]
 
 
 def test_entries_without_anything_in_common_are_said(client: TestClient, slugs: dict[str, str]) -> None:
-    page = asked(client, m=[slugs["glue"], slugs["base"]])
-    assert cells(page, "tasks") == []
-    assert "no task that all of them have" in page["notes"][0]
+    document = asked(client, m=[slugs["glue"], slugs["base"]])
+    assert find_values(document, "tasks") == []
+    assert "no task that all of them have" in document["notes"][0]
     assert parsed(client, {"m": [slugs["glue"], slugs["base"]]}).text.count("tiny-base") > 2
 
 
@@ -481,22 +435,20 @@ def printed(client: TestClient, model: str, treatment: str) -> str:
 
 def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path) -> None:
     """NeoBERT's 51.3 is a mean over tasks and OptiBERT's 51.9 one over types: like for like NeoBERT leads."""
-    suite = catalog.open_suite("mteb-v1", SuiteOptions())
-    listed = {"mteb-v1": SiteSuite(slug="mteb-v1", typed="mteb-v1", suite=suite, main=True)}
     (tmp_path / "results").mkdir()
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=listed):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.open_suites("mteb-v1")):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
     chosen = [
         printed(client, "NeoBERT_4096 (medium)", "table 4"),
         printed(client, "OptiBERT_neo", "tokens 130B"),
     ]
-    page = asked(client, m=chosen)
-    means = rows(page, "means")
+    document = asked(client, m=chosen)
+    means = rows(document, "means")
     assert [means["Over types"][s] for s in ("s0", "s1")] == [52.41, 51.87]
     assert [means["Over tasks"][s] for s in ("s0", "s1")] == [51.32, 50.44]
     assert means["Retrieval"]["s0"] == pytest.approx(31.6)
-    assert "no task to compare on" in page["notes"][0]
-    assert cells(page, "pairs") == []
+    assert "no task to compare on" in document["notes"][0]
+    assert find_values(document, "pairs") == []
 
 
 def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
@@ -504,12 +456,12 @@ def test_tasks_that_two_papers_print_are_compared(client: TestClient) -> None:
         printed(client, "NeoBERT_1024", "table 3"),
         printed(client, "OptiBERT_neo", "5 seeds, 1000 bootstraps; pretrain tokens 130B"),
     ]
-    page = asked(client, m=chosen)
-    assert (page["data"]["suite"], page["data"]["view"]) == ("glue", "optibert")
-    tasks = rows(page, "tasks")
+    document = asked(client, m=chosen)
+    assert (document["data"]["suite"], document["data"]["view"]) == ("glue", "optibert")
+    tasks = rows(document, "tasks")
     assert tasks["MNLI"]["d1"] == pytest.approx(0.1)
     assert tasks["RTE"]["d1"] == pytest.approx(-2.3)
-    (pair,) = cells(page, "pairs")
+    (pair,) = find_values(document, "pairs")
     assert (pair["wins"], pair["losses"], pair["ties"]) == (7, 1, 0)
 
 
@@ -530,8 +482,8 @@ def test_why_measured_entries_differ(tmp_path: Path) -> None:
         measured(folder, "two", "d", threads=8, written="2026-11-09T00:00:00+00:00", seconds={"encode": 9})
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
-    found = rows(page, "differences")
+    document = asked(client, m=[list_entries(client)[name, "measured"] for name in ("one", "two")])
+    found = rows(document, "differences")
     assert found.keys() == {"provenance.threads"}
     assert found["provenance.threads"] == {
         "field": "provenance.threads", "e0": "2", "e1": "8", "tasks": 13
@@ -544,8 +496,8 @@ def test_measured_entries_that_differ_in_nothing_are_said(tmp_path: Path) -> Non
         measured(folder, "two", "d")
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    page = parsed(client, {"m": [keys(client)[name, "measured"] for name in ("one", "two")]})
-    assert "nothing else differs on their 13 common tasks" in page.text
+    document = parsed(client, {"m": [list_entries(client)[name, "measured"] for name in ("one", "two")]})
+    assert "nothing else differs on their 13 common tasks" in document.text
 
 
 def test_a_field_that_is_there_only_sometimes_differs() -> None:
@@ -554,11 +506,11 @@ def test_a_field_that_is_there_only_sometimes_differs() -> None:
 
 
 def test_origins_say_what_differs_between_entries(client: TestClient, slugs: dict[str, str]) -> None:
-    page = asked(client, m=[slugs["minilm"], slugs["base"]])
-    facts = rows(page, "facts")
+    document = asked(client, m=[slugs["minilm"], slugs["base"]])
+    facts = rows(document, "facts")
     assert (facts["Origin"]["s0"], facts["Origin"]["s1"]) == ("measured", "imported")
     assert (facts["Origin"].get("differs"), "differs" in facts["Output"]) == ("yes", False)
-    assert "different origin" in page["notes"][0]
+    assert "different origin" in document["notes"][0]
 
 
 @pytest.mark.parametrize("form", ["csv", "md", "tex"])

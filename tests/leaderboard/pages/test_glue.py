@@ -17,11 +17,8 @@ from starlette.testclient import TestClient
 import site_data
 from fakes import artifact
 from harness.core.lineage import ParentPart
-from harness.core.types import SuiteOptions
-from harness.plan import catalog
-from html_pages import BROWSER, Html, figures, page
+from html_pages import BROWSER, Html, ask, figures, find_rows, page
 from leaderboard.data.backbones import BENCHMARKS
-from leaderboard.data.suites import SiteSuite
 from paper_data import vectors, with_metrics
 from suites.glue import TASKS, VIEWS
 
@@ -59,9 +56,9 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    beir = SiteSuite(slug="beir", typed="beir", suite=catalog.open_suite("beir", SuiteOptions()), main=True)
+    listed = {**site_data.suites(), **site_data.open_suites("beir")}
     with (
-        mock.patch("site_data.suites", return_value={**site_data.suites(), "beir": beir}),
+        mock.patch("site_data.suites", return_value=listed),
         TestClient(site_data.small_app(tmp_path_factory.mktemp("glue"), fill)) as found,
     ):
         yield found
@@ -82,9 +79,7 @@ def is_number(text: str) -> bool:
 
 def table(client: TestClient, path: str, name: str) -> list[tuple[str, Cells]]:
     """The rows of a table in JSON, each with the heading above it."""
-    found = client.get(path).json()["tables"]
-    (one,) = [each for each in found if each["name"] == name]
-    return [(row["group"], row["cells"]) for row in one["rows"]]
+    return [(row["group"], row["cells"]) for row in find_rows(ask(client, path), name)]
 
 
 def value(cells: Cells, key: str) -> Any:
@@ -96,7 +91,7 @@ def value(cells: Cells, key: str) -> Any:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_printed_number_of_glue_stands_there_in_every_convention(client: TestClient, view: str) -> None:
-    rows = [cells for _, cells in table(client, f"/glue.json?view={view}", "glue")]
+    rows = [cells for _, cells in table(client, f"/glue?view={view}", "glue")]
     printed = [cells for cells in rows if value(cells, "source") != "measured here"]
     names = [*TASKS, "printed"]
     held = Counter(
@@ -108,7 +103,7 @@ def test_every_printed_number_of_glue_stands_there_in_every_convention(client: T
 
 def test_a_row_of_another_convention_is_marked_where_it_differs_and_has_no_mean(client: TestClient) -> None:
     """ModernBERT's and NeoBERT's numbers of CoLA, SST-2, QNLI and RTE are made alike."""
-    rows = table(client, "/glue.json?view=neobert", "glue")
+    rows = table(client, "/glue?view=neobert", "glue")
     (modern,) = [c for _, c in rows if value(c, "source") == "ModernBERT, table 5"
                  and value(c, "name") == "ModernBERT base"]  # fmt: skip
     differing = [name for name in TASKS if "apart" in modern[name].get("kind", "")]
@@ -119,7 +114,7 @@ def test_a_row_of_another_convention_is_marked_where_it_differs_and_has_no_mean(
     for group, cells in rows:
         own = value(cells, "convention") in ("neobert", "optibert")
         assert own == ("mean" in cells) == (group == "By NeoBERT's convention"), cells["source"]
-    (own,) = [c for _, c in table(client, "/glue.json?view=modernbert", "glue")
+    (own,) = [c for _, c in table(client, "/glue?view=modernbert", "glue")
               if (value(c, "source"), value(c, "name")) == (FIVE, "ModernBERT base")]  # fmt: skip
     assert not any("apart" in own[name].get("kind", "") for name in (*TASKS, "printed"))
 
@@ -132,7 +127,7 @@ def test_means_are_those_of_the_printed_numbers_of_the_chosen_convention_alone(c
             name = tasks.get(row["metric"], row["metric"])
             lines.setdefault((row["model"], row["setting"]), {})[name] = float(row["value"])
     wanted = sorted(round(fmean(line[name] for name in TASKS), 2) for line in lines.values())
-    rows = table(client, "/glue.json?view=neobert", "glue")
+    rows = table(client, "/glue?view=neobert", "glue")
     found = [value(c, "mean") for _, c in rows if value(c, "source") == "NeoBERT, table 3" and "mean" in c]
     assert sorted(found) == wanted
     assert len(wanted) == 2
@@ -142,10 +137,9 @@ def test_means_are_those_of_the_printed_numbers_of_the_chosen_convention_alone(c
 
 def test_an_unknown_convention_is_compared_with_none(client: TestClient) -> None:
     for view in VIEWS:
-        rows = table(client, f"/glue.json?view={view}", "glue")
-        devlin = [
-            c for _, c in rows if "test-server" in c["setting"].get("note", "") + str(value(c, "setting"))
-        ]
+        rows = table(client, f"/glue?view={view}", "glue")
+        settings = [(c["setting"].get("note", "") + str(value(c, "setting")), c) for _, c in rows]
+        devlin = [c for text, c in settings if "test-server" in text]
         assert len(devlin) == 2
         assert all("apart" in c[name]["kind"] and "mean" not in c for c in devlin for name in TASKS)
 
@@ -157,7 +151,7 @@ def test_an_unknown_convention_is_compared_with_none(client: TestClient) -> None
 def test_a_measured_row_is_made_by_the_chosen_convention(
     client: TestClient, view: str, numbers: dict[str, float]
 ) -> None:
-    rows = table(client, f"/glue.json?view={view}&origin=measured", "glue")
+    rows = table(client, f"/glue?view={view}&origin=measured", "glue")
     (own,) = [c for _, c in rows if value(c, "name") == "ModernBERT base"]
     assert {name: value(own, name) for name in numbers} == numbers
     assert value(own, "mean") == pytest.approx(fmean(value(own, name) for name in TASKS), abs=0.006)
@@ -169,11 +163,9 @@ def test_a_measured_row_is_made_by_the_chosen_convention(
 
 def test_deviations_over_seeds_are_those_of_the_recipes_own_convention(client: TestClient) -> None:
     """The record is of OptiBERT's convention, whose QQP is NeoBERT's, too, and not ModernBERT's."""
-    (own,) = [c for _, c in table(client, "/glue.json?origin=measured&q=modernbert", "glue")]
+    (own,) = [c for _, c in table(client, "/glue?origin=measured&q=modernbert", "glue")]
     assert (own["QQP"]["text"], own["QQP"]["deviation"], value(own, "seeds")) == ("85.00 ± 1.00", 1.0, 3)
-    (other,) = [
-        c for _, c in table(client, "/glue.json?view=modernbert&origin=measured&q=modernbert", "glue")
-    ]
+    (other,) = [c for _, c in table(client, "/glue?view=modernbert&origin=measured&q=modernbert", "glue")]
     assert [name for name in TASKS if "deviation" in other[name]] == ["CoLA", "SST-2", "QNLI", "RTE"]
 
 
@@ -202,9 +194,7 @@ def test_the_page_of_glue_offers_every_convention_and_a_chart(client: TestClient
     assert tabs == [f"/glue?view={name}" for name in VIEWS]
     assert VIEWS["neobert"].says in found.text
     assert len(figures(client.get("/glue").text)) == 1
-    sizes = [
-        value(c, "parameters") for _, c in table(client, "/glue.json?size=large&sort=parameters", "glue")
-    ]
+    sizes = [value(c, "parameters") for _, c in table(client, "/glue?size=large&sort=parameters", "glue")]
     assert sizes
     assert all(200e6 <= size < 600e6 for size in sizes)
 
@@ -229,13 +219,10 @@ def test_hostile_parameters(client: TestClient, path: str, text: str) -> None:
 
 def test_every_printed_average_is_a_number_of_its_backbone(client: TestClient) -> None:
     """Another reading of two tables of ModernBERT: DPR and ColBERT on BEIR."""
-    found = table(client, "/backbones.json", "numbers")
+    found = table(client, "/backbones", "numbers")
     for number, recipe in (("7", "DPR"), ("8", "ColBERT")):
-        rows = [
-            r
-            for r in committed("BEIR")
-            if (r["slug"], r["table"], r["metric"]) == ("modernbert", number, "Avg.")
-        ]
+        wanted = ("modernbert", number, "Avg.")
+        rows = [r for r in committed("BEIR") if (r["slug"], r["table"], r["metric"]) == wanted]
         held = [
             value(c, "score") for _, c in found
             if (value(c, "recipe"), value(c, "benchmark"), value(c, "origin")) == (recipe, "BEIR", "reported")
@@ -247,7 +234,7 @@ def test_every_printed_average_is_a_number_of_its_backbone(client: TestClient) -
 
 
 def test_printed_and_measured_numbers_have_lines_of_their_own(client: TestClient) -> None:
-    rows = [c for _, c in table(client, "/backbones.json?q=modernbert+base", "backbones")]
+    rows = [c for _, c in table(client, "/backbones?q=modernbert+base", "backbones")]
     lines = {value(c, "origin"): c for c in rows if value(c, "name") == "ModernBERT base"}
     assert list(lines) == ["reported", "measured"]
     printed, measured = lines["reported"], lines["measured"]
@@ -257,7 +244,7 @@ def test_printed_and_measured_numbers_have_lines_of_their_own(client: TestClient
     assert measured["dpr-beir"]["href"].startswith("/models/dpr-")
     assert (value(measured, "colbert-beir"), value(printed, "colbert-beir")) == (50.0, 51.3)
     assert "simcse-mteb" not in measured
-    large = table(client, "/backbones.json?q=modernbert+large&origin=measured", "backbones")[0][1]
+    large = table(client, "/backbones?q=modernbert+large&origin=measured", "backbones")[0][1]
     assert (value(large, "dpr-beir"), large["dpr-beir"]["kind"]) == (20.0, "changed")
 
 
@@ -265,7 +252,7 @@ def test_conventions_and_queries_are_marked(client: TestClient) -> None:
     """ModernBERT's DPR is on TREC-DL 2019, and its ColBERT on MSMARCO's development queries, as ours."""
 
     def line(view: str) -> Cells:
-        rows = table(client, f"/backbones.json?view={view}&origin=reported&q=modernbert-large", "backbones")
+        rows = table(client, f"/backbones?view={view}&origin=reported&q=modernbert-large", "backbones")
         return next(c for _, c in rows if value(c, "name") == "ModernBERT large")
 
     other, own = line("neobert"), line("modernbert")
@@ -276,7 +263,7 @@ def test_conventions_and_queries_are_marked(client: TestClient) -> None:
     assert "apart" not in own["glue"].get("kind", "")
     assert (value(own, "glue"), "also 90.5 (NeoBERT, table 3" in own["glue"]["note"]) == (90.4, True)
     measured = {
-        view: value(table(client, f"/backbones.json?view={view}&origin=measured", "backbones")[0][1], "glue")
+        view: value(table(client, f"/backbones?view={view}&origin=measured", "backbones")[0][1], "glue")
         for view in ("neobert", "modernbert")
     }
     assert measured == {"neobert": 81.88, "modernbert": 81.25}

@@ -5,12 +5,13 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
 
 from harness.storage.record import Record
-from html_pages import BROWSER
+from html_pages import BROWSER, ask
 from leaderboard.pages.overview import TEXTS
 from leaderboard.views.suite_table import SuiteState
 from leaderboard.web.site import BOARDS
@@ -30,10 +31,9 @@ from site_data import (
 # The first page: boards, the best per size class, the newest records
 
 
-def tables(**query: Any) -> dict[str, list[dict[str, Any]]]:
-    answer = TestClient(standard_app()).get("/index.json", params=query)
-    assert answer.status_code == 200, answer.text
-    return {table["name"]: [row["cells"] for row in table["rows"]] for table in answer.json()["tables"]}
+def tables() -> dict[str, list[dict[str, Any]]]:
+    document = ask(TestClient(standard_app()), "/index")
+    return {table["name"]: [row["cells"] for row in table["rows"]] for table in document["tables"]}
 
 
 def test_boards_hold_the_best_of_their_suites() -> None:
@@ -117,9 +117,8 @@ def test_another_format_holds_every_row_unless_some_are_named(asking: TestClient
     assert count(asking, "/suites/nanobeir.FORM", form) == all_paths
     assert count(asking, "/suites/nanobeir.FORM?theme=dark", form) == all_paths
     usual = SuiteState.model_fields["rows"].default
-    assert count(asking, f"/suites/nanobeir.FORM?rows={usual}", form) == int(
-        usual
-    )  # named, though the usual number
+    named = count(asking, f"/suites/nanobeir.FORM?rows={usual}", form)
+    assert named == int(usual), "named, though the usual number"
     assert count(asking, "/suites/nanobeir.FORM?rows=25", form) == 25
     assert count(asking, "/suites/nanobeir.FORM?page=1", form) == int(usual)
     assert count(asking, "/suites/nanobeir.FORM", form) == all_paths  # what is kept is not mistaken
@@ -186,10 +185,8 @@ def test_no_page_leads_to_a_parameter_that_is_none() -> None:
     asking = TestClient(app)
     seen: set[tuple[str, frozenset[str]]] = set()
     all_paths = every_path(app)
-    for path in [
-        *all_paths[:: 1 + len(all_paths) // 60],
-        *{p.rpartition("/")[0]: p for p in all_paths}.values(),
-    ]:
+    of_each_kind = {path.rpartition("/")[0]: path for path in all_paths}
+    for path in [*all_paths[:: 1 + len(all_paths) // 60], *of_each_kind.values()]:
         for link in links(asking, path):
             base, _, query = link.partition("?")
             key = base, frozenset(part.partition("=")[0] for part in query.split("&"))
@@ -202,10 +199,7 @@ def test_no_page_leads_to_a_parameter_that_is_none() -> None:
 
 
 def suite(**query: Any) -> dict[str, Any]:
-    answer = TestClient(standard_app()).get(f"{SUITE}.json", params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return ask(TestClient(standard_app()), f"{SUITE}?{urlencode(query, doseq=True)}")
 
 
 def test_a_bare_name_stands_for_its_column() -> None:

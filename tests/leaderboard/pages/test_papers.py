@@ -16,13 +16,11 @@ from starlette.testclient import TestClient
 import site_data
 from fakes import artifact
 from harness.core.lineage import MemberPart, ParentPart, SweepPart
-from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from html_pages import Html, page
-from leaderboard.data.suites import SiteSuite
+from html_pages import Html, ask, find_rows, find_values, page
 from leaderboard.web.app import create_app
 from paper_data import vectors, with_metrics
-from site_data import Import
+from site_data import Import, every_path
 from suites.glue import TASKS
 
 FOLDER = Path(__file__).parents[3] / "results" / "reported"
@@ -39,12 +37,6 @@ def fill(folder: Path) -> None:
     site_data.put(results, large, [with_metrics(large, "RTE")])
     more = Import(model=MODERN, scores=dict.fromkeys(site_data.names("mteb"), 0.777), card={})
     site_data.put_imports(results, [*site_data.standard_imports(), more])
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with TestClient(site_data.small_app(tmp_path_factory.mktemp("papers"), fill)) as found:
-        yield found
 
 
 def committed(slug: str) -> list[dict[str, str]]:
@@ -147,9 +139,7 @@ def test_a_mean_that_is_not_whole_is_left_out(client: TestClient) -> None:
 
 
 def test_measured_cells_lead_to_their_model_and_say_how(client: TestClient) -> None:
-    document = client.get("/papers/neobert.json").json()
-    table = next(one for one in document["tables"] if one["name"] == "table-3")
-    heads = [row["cells"]["model"] for row in table["rows"]]
+    heads = [row["cells"]["model"] for row in find_rows(ask(client, "/papers/neobert"), "table-3")]
     head = next(cell for cell in heads if "measured here" in cell["value"])
     assert (head["href"], head["kind"]) == ("/models/answerdotai--ModernBERT-base", "measured")
     assert "fresh seeds 42001–42003" in head["note"]
@@ -162,14 +152,10 @@ def test_imports_are_not_mixed_in(client: TestClient) -> None:
 
 
 def test_a_printed_name_leads_to_its_backbone(client: TestClient) -> None:
-    tables = client.get("/papers/neobert.json").json()["tables"]
-    (table,) = [one for one in tables if one["name"] == "table-3"]
-    heads = [row["cells"]["model"] for row in table["rows"]]
+    heads = [row["cells"]["model"] for row in find_rows(ask(client, "/papers/neobert"), "table-3")]
     (neobert,) = [cell for cell in heads if cell["value"] == "NeoBERT_4096"]
-    assert (neobert["href"], neobert["note"]) == (
-        "/models/neobert",
-        "stands for NeoBERT, chandar-lab/NeoBERT",
-    )
+    assert neobert["href"] == "/models/neobert"
+    assert neobert["note"] == "stands for NeoBERT, chandar-lab/NeoBERT"
     assert client.get(neobert["href"]).status_code == 200
 
 
@@ -206,9 +192,7 @@ def fill_vectors(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def of_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    names = ("mteb-v1", "beir", "glue")
-    opened = {name: catalog.open_suite(name, SuiteOptions()) for name in names}
-    listed = {name: SiteSuite(slug=name, typed=name, suite=one, main=True) for name, one in opened.items()}
+    listed = site_data.open_suites("mteb-v1", "beir", "glue")
     with (
         mock.patch("site_data.suites", return_value=listed),
         TestClient(site_data.small_app(tmp_path_factory.mktemp("vectors"), fill_vectors)) as found,
@@ -223,10 +207,7 @@ def test_a_table_of_vectors_takes_vectors_alone(of_vectors: TestClient) -> None:
     rows = [dict(zip(heads, row, strict=True)) for row in lines(found, "table-4")]
     whole, part = [row for row in rows if "simcse" not in row["Model"]]
     assert whole["Model"] == "measured here, as published"
-    assert (whole["STS"], whole["Retriev."], whole["Avg. (56 tasks)"]) == (
-        *("50.00", "25.00"),
-        "",
-    )
+    assert [whole[name] for name in ("STS", "Retriev.", "Avg. (56 tasks)")] == ["50.00", "25.00", ""]
     counts = Counter(column.type for column in catalog.open_suite("mteb-v1").columns)
     types = {kind: SCORE.get(kind, OTHERWISE) for kind in counts}
     mean, all_paths = 100 * sum(types.values()) / 7, 100 * sum(types[k] * n for k, n in counts.items())
@@ -250,9 +231,7 @@ def test_one_vector_a_text_is_not_shown_among_several(of_vectors: TestClient) ->
     assert lines(found, "table-1") == []
 
 
-def test_what_a_recipe_made_of_a_printed_model_stands_below_it(
-    of_vectors: TestClient,
-) -> None:
+def test_what_a_recipe_made_of_a_printed_model_stands_below_it(of_vectors: TestClient) -> None:
     """A sweep chose it by three of BEIR's fifteen."""
     found = page(of_vectors, "/papers/modernbert")
     own = [dict(zip(found.texts("table-7")[1], row, strict=True)) for row in lines(found, "table-7")]
@@ -261,17 +240,9 @@ def test_what_a_recipe_made_of_a_printed_model_stands_below_it(
     assert (line["FiQA"], line["TREC-COVID"]) == ("90.00", "25.00")
     mean = f"{100 * (3 * 0.9 + 12 * 0.25) / 15:.2f}"
     assert line["Avg."] == f"{mean}, on MSMARCO (dev)"
-    (table,) = [
-        one for one in of_vectors.get("/papers/modernbert.json").json()["tables"] if one["name"] == "table-7"
-    ]
-    heads = {column["label"]: column["key"] for column in table["columns"]}
-    marked = [
-        label
-        for row in table["rows"]
-        for label, key in heads.items()
-        if "selected" in row["cells"].get(key, {}).get("kind", "")
-    ]
-    assert marked == ["NFCorpus", "SciFact", "FiQA", "Avg."]
+    cells = [row["cells"] for row in find_rows(ask(of_vectors, "/papers/modernbert"), "table-7")]
+    marked = [key for row in cells for key, cell in row.items() if "selected" in cell.get("kind", "")]
+    assert marked == ["NFCorpus", "SciFact", "FiQA", "Avg"]
 
 
 # The list
@@ -286,9 +257,8 @@ def test_every_page_counts_a_papers_numbers_alike(client: TestClient) -> None:
     assert numbers > 1500
     assert f"{numbers:,} numbers that {len(PAPERS)} papers print" in client.get("/papers").text
     assert f"{numbers:,}" in client.get("/").text
-    whole = client.get("/about.json").json()
-    rows = [row["cells"] for row in whole["tables"][0]["rows"]]
-    printed = [row["scores"]["value"] for row in rows if row["origin"]["value"] == "reported"]
+    sources = find_values(ask(client, "/about"), "sources")
+    printed = [row["scores"] for row in sources if row["origin"] == "reported"]
     assert sum(printed) == numbers
     own = [client.get(f"/papers/{slug}.json").json()["data"]["numbers"] for slug in PAPERS]
     assert own == printed
@@ -302,11 +272,8 @@ def test_names_of_fits_are_no_organisations_models(client: TestClient) -> None:
 
 def test_the_list_has_every_paper_with_its_count(client: TestClient) -> None:
     found = page(client, "/papers")
-    links = {attributes["href"] for attributes in found.named("a")}
-    document = client.get("/papers.json").json()
-    listed = next(table for table in document["tables"] if table["name"] == "papers")
-    for slug, row in zip(PAPERS, listed["rows"], strict=True):
-        assert f"/papers/{slug}" in links
+    for slug, row in zip(PAPERS, find_rows(ask(client, "/papers"), "papers"), strict=True):
+        assert f"/papers/{slug}" in found.hrefs
         assert row["cells"]["numbers"]["value"] == sum(is_number(line["value"]) for line in committed(slug))
         assert row["cells"]["title"]["value"] in found.text
 
@@ -349,10 +316,9 @@ def test_without_the_papers_the_page_says_so(tmp_path: Path) -> None:
 
 
 def test_every_paper_is_exported(client: TestClient) -> None:
-    routes = {route.path: route for route in client.app.state.site.pages}  # type: ignore[attr-defined]
-    site = client.app.state.site  # type: ignore[attr-defined]
-    assert list(routes["/papers/{paper}"].all_paths(site)) == [f"/papers/{slug}" for slug in PAPERS]
-    assert list(routes["/papers"].all_paths(site)) == ["/papers"]
+    paths = every_path(client.app)  # type: ignore[arg-type]
+    papers = [path for path in paths if path.startswith("/papers")]
+    assert papers == ["/papers", *(f"/papers/{slug}" for slug in PAPERS)]
 
 
 def test_no_page_styles_elements(client: TestClient) -> None:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.results.contradictions import find_contradictions
-from html_pages import Html, figures, printed
+from html_pages import Html, ask, figures, find_values, page, printed
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]
@@ -68,31 +68,8 @@ def fill(folder: Path) -> None:
         site_data.put(folder / "results", model, records)
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with TestClient(site_data.small_app(tmp_path_factory.mktemp("pareto"), fill)) as found:
-        yield found
-
-
 def read(client: TestClient, query: str = "") -> Json:
-    answer = client.get(f"/pareto.json?suite=nanobeir&rows=all&{query}")
-    assert answer.status_code == 200, answer.text
-    found: Json = answer.json()
-    return found
-
-
-def page(client: TestClient, query: str = "") -> Html:
-    answer = client.get(f"/pareto?suite=nanobeir&{query}")
-    assert answer.status_code == 200
-    return Html(answer.text)
-
-
-def rows(document: Json, table: str) -> list[Json]:
-    return next(
-        [{key: cell.get("value") for key, cell in row["cells"].items()} for row in one["rows"]]
-        for one in document["tables"]
-        if one["name"] == table
-    )
+    return ask(client, f"/pareto?suite=nanobeir&rows=all&{query}")
 
 
 def undominated(points: list[Json], better: str) -> set[str]:
@@ -112,9 +89,9 @@ def undominated(points: list[Json], better: str) -> set[str]:
 )
 def test_the_frontier_is_what_nothing_beats(client: TestClient, x: str, better: str) -> None:
     document = read(client, f"x={x}")
-    points = rows(document, "points")
+    points = find_values(document, "points")
     assert {p["there"] for p in points} == {13}
-    best = rows(document, "frontier")
+    best = find_values(document, "frontier")
     assert {p["model"] for p in best} == undominated(points, better)
     assert len(best) > 1
     assert [p["x"] for p in best] == sorted(p["x"] for p in best)
@@ -124,8 +101,8 @@ def test_the_frontier_is_what_nothing_beats(client: TestClient, x: str, better: 
 @pytest.mark.parametrize(("x", "better"), [("parameters", "lower"), ("tokens", "higher")])
 def test_each_other_point_is_beaten_by_one_of_the_frontier(client: TestClient, x: str, better: str) -> None:
     document = read(client, f"x={x}")
-    points = {p["model"]: p for p in rows(document, "points")}
-    best = {p["model"] for p in rows(document, "frontier")}
+    points = {p["model"]: p for p in find_values(document, "points")}
+    best = {p["model"] for p in find_values(document, "frontier")}
     for name, point in points.items():
         other = point.get("beaten")
         assert (name in best) == (other == "on the frontier")
@@ -138,7 +115,7 @@ def test_each_other_point_is_beaten_by_one_of_the_frontier(client: TestClient, x
 
 def test_the_gain_is_the_step_to_the_neighbour(client: TestClient) -> None:
     for query in ("", "x=tokens"):
-        best = rows(read(client, query), "frontier")
+        best = find_values(read(client, query), "frontier")
         ordered = sorted(best, key=lambda p: p["score"])
         gains = [p.get("step") for p in ordered]
         assert gains[0] in (None, "")
@@ -154,11 +131,11 @@ def figure_of(client: TestClient, query: str) -> Json:
 def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClient) -> None:
     whole, document = read(client), read(client, "part=1")
     lacking = {f"acme/m{n}" for n in range(9, COUNT, 10)}
-    assert not lacking & {p["model"] for p in rows(whole, "points")}
-    assert lacking <= {p["model"] for p in rows(document, "points")}
-    assert rows(document, "frontier") == rows(whole, "frontier")
-    assert max(p["score"] for p in rows(document, "points")) == 99
-    assert rows(document, "points")[0]["there"] == 13, "incomplete ones come last"
+    assert not lacking & {p["model"] for p in find_values(whole, "points")}
+    assert lacking <= {p["model"] for p in find_values(document, "points")}
+    assert find_values(document, "frontier") == find_values(whole, "frontier")
+    assert max(p["score"] for p in find_values(document, "points")) == 99
+    assert find_values(document, "points")[0]["there"] == 13, "incomplete ones come last"
     for query, hollow in (("part=1", lacking), ("", set())):
         data = figure_of(client, query)["data"]
         assert {
@@ -167,7 +144,14 @@ def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClie
             for text, symbol in zip(trace["hovertext"], trace["marker"]["symbol"], strict=True)
             if symbol.endswith("-open")
         } == hollow
-    assert f"a part of the tasks only: {len(lacking)}." in page(client).text
+    assert f"a part of the tasks only: {len(lacking)}." in page(client, "/pareto?suite=nanobeir").text
+
+
+@pytest.mark.parametrize("x", ["parameters", "tokens"])
+def test_incomplete_points_alone_have_no_frontier(client: TestClient, x: str) -> None:
+    document = read(client, f"x={x}&part=1&q=m9")
+    assert [p["model"] for p in find_values(document, "points")] == ["acme/m9"]
+    assert find_values(document, "frontier") == []
 
 
 def test_the_plot_holds_the_points_of_the_table(client: TestClient) -> None:
@@ -178,7 +162,7 @@ def test_the_plot_holds_the_points_of_the_table(client: TestClient) -> None:
         for one in groups
         for href, x, y in zip(one["customdata"], one["x"], one["y"], strict=True)
     }
-    listed = rows(read(client, "part=1"), "points")
+    listed = find_values(read(client, "part=1"), "points")
     assert len(places) == len(listed)
     assert {place[1:] for place in places} == {(p["x"], p["score"]) for p in listed}
     assert {one["name"] for one in groups} == {"imported", "measured"}
@@ -196,51 +180,53 @@ def test_the_axis_is_what_was_asked_for(client: TestClient) -> None:
 def test_scores_of_a_task_and_of_a_type(client: TestClient) -> None:
     first = site_data.names("nanobeir")[0]
     given = {one.model: one.scores for one in many()}
-    for name, score in ((p["model"], p["score"]) for p in rows(read(client, f"y=task:{first}"), "points")):
+    for name, score in (
+        (p["model"], p["score"]) for p in find_values(read(client, f"y=task:{first}"), "points")
+    ):
         if name in given:
             assert score == printed(given[name][first])
-    means = {p["model"]: p["score"] for p in rows(read(client), "points")}
+    means = {p["model"]: p["score"] for p in find_values(read(client), "points")}
     assert means["acme/m0"] == printed(sum(given["acme/m0"].values()) / 13)
 
 
 def test_throughput_is_of_one_device(client: TestClient) -> None:
     document = read(client, "x=throughput")
-    assert {p["model"]: p["x"] for p in rows(document, "points")} == {"fast": 500, "slow": 125}
-    assert [p["model"] for p in rows(document, "frontier")] == ["fast"]
+    assert {p["model"]: p["x"] for p in find_values(document, "points")} == {"fast": 500, "slow": 125}
+    assert [p["model"] for p in find_values(document, "frontier")] == ["fast"]
     assert "AMD EPYC" in " ".join(document["notes"])
     other = read(client, "x=throughput&device=AMD EPYC")
-    assert {p["model"]: p["x"] for p in rows(other, "points")} == {"context": 10}
+    assert {p["model"]: p["x"] for p in find_values(other, "points")} == {"context": 10}
     gone = read(client, "x=throughput&device=TPU")
     assert "Nothing was measured on TPU." in gone["notes"]
 
 
 def test_a_cost_is_seconds_times_the_price(client: TestClient) -> None:
     document = read(client, "x=cost&price=3.6")
-    cost = {p["model"]: p["x"] for p in rows(document, "points")}
+    cost = {p["model"]: p["x"] for p in find_values(document, "points")}
     assert cost == {"fast": pytest.approx(13 * 5 * 0.001), "slow": pytest.approx(13 * 11 * 0.001)}
     for query in ("x=cost", "x=cost&price="):
-        assert "Give the price of an hour" in page(client, query).text
+        assert "Give the price of an hour" in page(client, f"/pareto?suite=nanobeir&{query}").text
     assert client.get("/pareto?x=cost&price=-1").status_code == 422
     assert client.get("/pareto?x=cost&price=inf").status_code == 422
 
 
 def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
-    document = client.get("/pareto.json?suite=mteb&x=flops&rows=all").json()
-    points = rows(document, "points")
+    document = ask(client, "/pareto?suite=mteb&x=flops&rows=all")
+    points = find_values(document, "points")
     assert len(points) == 11
     assert {p["origin"] for p in points} == {"reported"}
     largest = next(p for p in points if p["model"].startswith("OptiBERT_239M"))
     assert largest["x"] == 7.0e19
-    types = client.get("/pareto.json?suite=mteb&x=flops&y=types").json()
-    means = {p["model"]: p["score"] for p in rows(types, "points")}
+    types = ask(client, "/pareto?suite=mteb&x=flops&y=types")
+    means = {p["model"]: p["score"] for p in find_values(types, "points")}
     assert means[largest["model"]] == 51.53
-    one = client.get("/pareto.json?suite=mteb&x=flops&y=type:STS").json()
-    assert rows(one, "frontier")
+    one = ask(client, "/pareto?suite=mteb&x=flops&y=type:STS")
+    assert find_values(one, "frontier")
     html = client.get("/pareto?suite=mteb&x=flops").text
     assert 'href="/papers/optibert#table-5"' in html
     assert "were not measured here" in html
-    small = client.get("/pareto.json?suite=mteb&x=flops&size=small").json()
-    assert {p["model"].partition(" ")[0] for p in rows(small, "points")} == {
+    small = ask(client, "/pareto?suite=mteb&x=flops&size=small")
+    assert {p["model"].partition(" ")[0] for p in find_values(small, "points")} == {
         "OptiBERT_17M", "OptiBERT_28M", "OptiBERT_38M",
     }  # fmt: skip
 
@@ -262,7 +248,7 @@ def test_an_empty_plot_says_why(client: TestClient, query: str, says: str) -> No
     assert says in Html(answer.text).text
     assert "plotly" not in answer.text
     assert "unsafe-inline" not in answer.headers["content-security-policy"]
-    assert client.get(f"/pareto.json?{query}").json()["tables"] == []
+    assert ask(client, f"/pareto?{query}")["tables"] == []
 
 
 def test_a_name_that_is_none_is_told_with_the_nearest(client: TestClient) -> None:
@@ -292,7 +278,7 @@ def test_the_page_is_safe_and_its_scripts_are_files(client: TestClient) -> None:
 
 
 def test_points_come_in_pages_and_the_form_keeps_its_state(client: TestClient) -> None:
-    found = page(client, "rows=25&theme=dark&x=tokens&q=acme")
+    found = page(client, "/pareto?suite=nanobeir&rows=25&theme=dark&x=tokens&q=acme")
     assert len(found.texts("points")) == 26
     hidden = {(a["name"], a["value"]) for a in found.named("input") if a.get("type") == "hidden"}
     assert {("rows", "25"), ("theme", "dark")} <= hidden
@@ -315,8 +301,8 @@ def test_each_treatment_is_a_point_where_that_is_asked_for(client: TestClient, t
         site_data.put_imports(folder / "results", entries)
 
     with TestClient(site_data.small_app(tmp_path, two)) as own:
-        assert len(rows(read(own), "points")) == 1
-        assert len(rows(read(own, "each=revision"), "points")) == 2
+        assert len(find_values(read(own), "points")) == 1
+        assert len(find_values(read(own, "each=revision"), "points")) == 2
 
 
 ODD: list[Any] = [
@@ -361,7 +347,7 @@ def test_no_provenance_in_a_folder_takes_the_page_down(tmp_path: Path) -> None:
             site_data.put(folder / "results", model, records)
 
     document = drawn(TestClient(site_data.small_app(tmp_path, fill_oddly)))
-    speeds = {row["model"]: row["x"] for row in rows(document, "points")}
+    speeds = {row["model"]: row["x"] for row in find_values(document, "points")}
     assert (speeds["fast"], speeds["slow"]) == (500, 125)
     assert all(speed > 0 for speed in speeds.values())
 
@@ -400,4 +386,4 @@ def test_a_printed_share_is_not_divided_again() -> None:
 
     for unit, value in (("fraction", "0.613"), ("score x100", "61.3")):
         points = list(printed_dots([paper(unit, value)], "glue", "column:CoLA"))
-        assert [(p.x, p.score) for p in points] == [(1e20, pytest.approx(0.613))]
+        assert [(p.amount, p.score) for p in points] == [(1e20, pytest.approx(0.613))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from harness.core.identity import digest
 from harness.core.types import Artifact
 from harness.plan import catalog
 from harness.storage.record import Record
-from html_pages import Html, page
-from site_data import HOSTILE
+from html_pages import Html, ask, find_rows, page
+from site_data import HOSTILE, every_path
 from suites.glue import TASKS
 
 ROOT = Path(__file__).parents[3]
@@ -51,12 +50,6 @@ def fill(folder: Path) -> None:
     site_data.put(results, other, records)
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with TestClient(site_data.small_app(tmp_path_factory.mktemp("recipes"), fill)) as found:
-        yield found
-
-
 def test_the_list_has_every_recipe(client: TestClient) -> None:
     found = page(client, "/recipes")
     rows = {row[0]: row for row in found.texts("recipes")[1:]}
@@ -67,8 +60,7 @@ def test_the_list_has_every_recipe(client: TestClient) -> None:
     assert rows["glue-optibert"][2] == "OptiBERT, appendix D.1"
     assert rows["glue-optibert"][4] == "4"
     assert rows["glue-neobert"][4] == "–"
-    links = {attributes["href"] for attributes in found.named("a")}
-    assert {f"/recipes/{name}" for name in rows} <= links
+    assert {f"/recipes/{name}" for name in rows} <= found.hrefs
 
 
 def test_who_used_a_recipe(client: TestClient) -> None:
@@ -77,21 +69,20 @@ def test_who_used_a_recipe(client: TestClient) -> None:
     head, *_ = Html(text).texts("used")
     assert head[:4] == ["Model", "Recipe", "Size", "Suite"]
     assert "<script>alert" not in text
-    document = client.get("/recipes/glue-optibert.json").json()
-    used = next(table for table in document["tables"] if table["name"] == "used")
-    cells = [row["cells"] for row in used["rows"]]
+    used = find_rows(ask(client, "/recipes/glue-optibert"), "used")
+    cells = [row["cells"] for row in used]
     assert [one["model"]["value"] for one in cells] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
     own, other = "glue-optibert", "glue-optibert:table4"
     assert [one["recipe"]["value"] for one in cells] == [own, own, other, own]
     assert [one["tasks"]["value"] for one in cells] == pytest.approx([91.5, 80, 70, 62.5])
     assert [one["count"]["text"] for one in cells] == ["8/8", "8/8", "8/8", "2/8"]
     assert cells[0]["treatment"]["text"] == "fresh seeds 42001–42003"
-    assert [row["kind"] for row in used["rows"]] == ["", "", "", "part"]
+    assert [row["kind"] for row in used] == ["", "", "", "part"]
 
 
 def test_means_are_by_the_papers_own_numbers(client: TestClient) -> None:
     found = page(client, "/recipes/glue-optibert")
-    assert any(a["href"] == "/suites/glue?view=optibert" for a in found.named("a"))
+    assert "/suites/glue?view=optibert" in found.hrefs
     assert "the mean of both metrics" in found.text
 
 
@@ -129,12 +120,12 @@ def test_every_setting_is_that_of_the_protocol(client: TestClient, path: str, pr
 
 def test_a_recipe_leads_to_what_its_paper_prints(client: TestClient) -> None:
     def links(name: str) -> set[str]:
-        return {a["href"] for a in page(client, f"/recipes/{name}").named("a")}
+        return page(client, f"/recipes/{name}").hrefs
 
     assert {"/papers/neobert", "/papers/neobert#table-3"} <= links("glue-neobert")
     assert {"/papers/modernbert#table-1", "/papers/modernbert#table-5"} <= links("glue-modernbert")
     assert not any(href.startswith("/papers/") for href in links("glue-quick"))
-    back = {a["href"] for a in page(client, "/papers/neobert").named("a")}
+    back = page(client, "/papers/neobert").hrefs
     assert "/recipes/glue-neobert" in back
     assert "/recipes/glue-quick" not in back
 
@@ -144,8 +135,7 @@ def test_variants_are_tabs(client: TestClient) -> None:
     current = [a["href"] for a in found.named("a") if a.get("aria-current") == "true"]
     assert "/recipes/glue-neobert?variant=ablation" in current
     assert "--recipe glue-neobert:ablation" in found.text
-    others = {a["href"] for a in found.named("a")}
-    assert {"/recipes/glue-neobert", "/recipes/glue-neobert?variant=code"} <= others
+    assert {"/recipes/glue-neobert", "/recipes/glue-neobert?variant=code"} <= found.hrefs
 
 
 def test_a_recipe_that_nobody_used_says_how(client: TestClient) -> None:
@@ -169,11 +159,8 @@ def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
 
 
 def test_every_recipe_is_exported(client: TestClient) -> None:
-    site = client.app.state.site  # type: ignore[attr-defined]
-    routes = {route.path: route for route in site.pages}
-    assert list(routes["/recipes/{recipe}"].all_paths(site)) == [
-        f"/recipes/{name}" for name in catalog.recipes()
-    ]
+    paths = every_path(client.app)  # type: ignore[arg-type]
+    assert {f"/recipes/{name}" for name in catalog.recipes()} < set(paths)
 
 
 def test_recipes_are_shown_without_torch() -> None:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import page
+from html_pages import ask, find_rows, page
 from leaderboard.pages.search import KINDS
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with TestClient(site_data.small_app(tmp_path_factory.mktemp("search"), site_data.fill)) as found:
-        yield found
-
-
 def hits(client: TestClient, query: str) -> list[dict[str, Any]]:
-    answer = client.get("/search.json", params={"q": query})
-    assert answer.status_code == 200
-    return [row["cells"] for row in answer.json()["tables"][0]["rows"]]
+    return [row["cells"] for row in find_rows(ask(client, f"/search?q={quote(query)}"), "hits")]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
 
-from html_pages import BROWSER
+from html_pages import BROWSER, ask, find_rows
 from leaderboard.views import suite_table
 from leaderboard.web.marks import KINDS, PLAIN
 from site_data import HOSTILE, Parsed, names, standard_app, suites
@@ -18,15 +19,16 @@ NANO = names("nanobeir")
 
 
 def asked(path: str = PATH, **query: Any) -> dict[str, Any]:
-    answer = TestClient(standard_app()).get(f"{path}.json", params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    return ask(TestClient(standard_app()), f"{path}?{urlencode(query, doseq=True)}")
 
 
 def rows(**query: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = asked(**query)["tables"][0]["rows"]
-    return found
+    return find_rows(asked(**query), "suite")
+
+
+def shown(path: str) -> Parsed:
+    """A page as a browser gets it."""
+    return Parsed(TestClient(standard_app()).get(path, headers=BROWSER).text)
 
 
 def models(**query: Any) -> list[str]:
@@ -66,7 +68,7 @@ def test_filters(query: dict[str, str], wanted: set[str]) -> None:
 
 
 def test_orders_by_every_column_that_can_be_sorted() -> None:
-    page = Parsed(TestClient(standard_app()).get(PATH, headers={"accept": "text/html"}).text)
+    page = shown(PATH)
     sorts = {a["href"].partition("sort=")[2].partition("&")[0] for a in page.all("a") if "sort=" in a["href"]}
     assert len(sorts) > 10
     task = f"task:{NANO[0]}"
@@ -104,10 +106,10 @@ def test_types_fold_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tasks(tasks="all") == set(columns) == tasks()  # JSON holds every task
     assert tasks(tasks=kind) == {name for name, of in columns.items() if of == kind}
     usual = f"{path}?rows=50"  # of the app that tests share, not cached before this test
-    page = Parsed(TestClient(standard_app()).get(usual, headers=BROWSER).text)
+    page = shown(usual)
     assert not any(f"task:{name}" == th.get("data-key") for th in page.all("th") for name in columns)
     assert f"{path}?tasks={kind}&rows=50" in page.links
-    page = Parsed(TestClient(standard_app()).get(f"{path}?tasks={kind}&rows=50", headers=BROWSER).text)
+    page = shown(f"{path}?tasks={kind}&rows=50")
     folds = [a["href"] for a in page.all("a") if a.get("class") == "fold" and "tasks" not in a["href"]]
     assert folds == [usual]
 
@@ -116,8 +118,8 @@ def test_a_type_alone() -> None:
     listed = suites()["mteb-MTEB-kor-v1"]
     kind = listed.suite.columns[0].type
     found = asked("/suites/mteb-MTEB-kor-v1", type=kind)["tables"][0]["columns"]
-    shown = [column["key"] for column in found if column["key"].startswith("task:")]
-    assert shown == [f"task:{c.name}" for c in listed.suite.columns if c.type == kind]
+    tasks = [column["key"] for column in found if column["key"].startswith("task:")]
+    assert tasks == [f"task:{c.name}" for c in listed.suite.columns if c.type == kind]
 
 
 def test_groups_hold_their_rows() -> None:
@@ -165,10 +167,7 @@ def test_kinds_are_known_and_told_on_the_page() -> None:
         used = {k for t in said["tables"] for r in t["rows"] for c in r["cells"].values()
                 for k in c.get("kind", "").split()}  # fmt: skip
         assert used <= KINDS.keys()
-        text = Parsed(
-            TestClient(standard_app()).get(f"/suites/{slug}?tasks=all&rows=all", headers=BROWSER).text
-        )
-        plain = " ".join(text.text.split())
+        plain = " ".join(shown(f"/suites/{slug}?tasks=all&rows=all").text.split())
         assert all(KINDS[kind].meaning in plain for kind in used - PLAIN), slug
 
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
 from unittest import mock
 from urllib.parse import quote
 
-import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 import site_data
 from harness.core.types import SuiteOptions
 from harness.plan import catalog
-from harness.storage import imported
-from html_pages import BROWSER, figures
-from leaderboard.data.mteb_import import SCHEMA, trust_of
+from html_pages import BROWSER, ask, figures, find_values, page
 from leaderboard.data.queries import Entry
-from leaderboard.data.suites import SiteSuite, slug
 from leaderboard.views.task_scores import (
     MOST,
     Scored,
@@ -33,84 +28,27 @@ from leaderboard.views.task_scores import (
     task_path,
 )
 from leaderboard.web.app import create_app
-from site_data import COMMIT, HOSTILE, Import
+from site_data import HOSTILE, Import
 
 FIRST = site_data.names("nanobeir")[0]
 KOREAN = site_data.names("mteb-MTEB-kor-v1")[0]
 
 
-class Links(HTMLParser):
-    """The links of a page with their texts, and the elements that there are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.links: list[tuple[str, str]] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._href: str | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag == "a":
-            self._href = dict(attrs).get("href") or ""
-            self.links.append((self._href, ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "a":
-            self._href = None
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self._href is not None:
-            href, told = self.links[-1]
-            self.links[-1] = (href, told + data)
-
-
-def parsed(client: TestClient, path: str, status: int = 200) -> Links:
-    answer = client.get(path, headers={"accept": "text/html"})
-    assert answer.status_code == status, answer.text[:500]
-    found = Links()
-    found.feed(answer.text)
-    return found
-
-
 def table(client: TestClient, path: str, name: str = "ranking") -> list[dict[str, Any]]:
-    """The rows of a table of the JSON: the values of its cells."""
-    answer = client.get(path)
-    assert answer.status_code == 200, answer.text[:500]
-    found = next(one for one in answer.json()["tables"] if one["name"] == name)
-    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in found["rows"]]
-
-
-def put_rows(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """An import whose scores are given row by row."""
-    about = [
-        {"folder": f"{at}", "model": name, "revision": COMMIT, "experiment": "", "trust": trust_of(COMMIT),
-         "files": 1, "rows": len(rows), "digest": f"{at}", "card": False}
-        for at, (name, rows) in enumerate(models.items())
-    ]  # fmt: skip
-    usual = {"split": "test", "subset": "default", "flag": "", "data_revision": "1" * 40, "mteb_version": "2"}
-    scores = [{"entry": at, **usual, **row} for at, rows in enumerate(models.values()) for row in rows]
-    tables = {
-        "entries": pa.Table.from_pylist(about, schema=SCHEMA),
-        "files": pa.table({"entry": pa.array([], pa.int32())}),
-        "scores": pa.Table.from_pylist(scores),
-    }
-    home = imported.Imported.home(folder, "mteb-results")
-    with imported.Imported.lock(home):
-        imported.Imported.publish(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
+    """The values of a table of a page."""
+    return find_values(ask(client, path.replace(".json", "", 1)), name)
 
 
 def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *typed: str) -> TestClient:
-    """A site of some suites over such an import."""
-    put_rows(folder / "results", models)
-    suites = {
-        slug(name): SiteSuite(
-            slug=slug(name), typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=":" not in name
-        )
-        for name in typed
-    }
-    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
+    """A site of some suites over an import whose scores are given row by row."""
+    usual = {"split": "test", "subset": "default", "flag": "", "data_revision": "1" * 40, "mteb_version": "2"}
+    entries = [
+        Import(model=name, scores={row["task"]: row["main_score"] for row in rows},
+               rows=[{"entry": at, **usual, **row} for row in rows])
+        for at, (name, rows) in enumerate(models.items())
+    ]  # fmt: skip
+    site_data.put_imports(folder / "results", entries)
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.open_suites(*typed)):
         return TestClient(create_app(site_data.small_settings(folder)))
 
 
@@ -130,7 +68,7 @@ def test_filters_keep_ranks_and_narrow_the_distribution(client: TestClient) -> N
     assert [row["cells"]["rank"]["value"] for row in answer["tables"][0]["rows"]] == [1, 2]
     assert answer["data"]["quartiles"] == pytest.approx([0.54, 0.56, 0.58])
     assert table(client, f"/tasks/{FIRST}.json?q=nobody") == []
-    assert "No entry passes these filters" in parsed(client, f"/tasks/{FIRST}?q=nobody").text
+    assert "No entry passes these filters" in page(client, f"/tasks/{FIRST}?q=nobody").text
 
 
 def test_quartiles_are_those_of_the_ranked_scores(client: TestClient) -> None:
@@ -139,17 +77,17 @@ def test_quartiles_are_those_of_the_ranked_scores(client: TestClient) -> None:
 
 
 def test_the_suites_that_hold_a_task_are_linked(client: TestClient) -> None:
-    links = parsed(client, f"/tasks/{FIRST}").links
+    links = page(client, f"/tasks/{FIRST}").links
     assert ("/suites/nanobeir", "NanoBEIR") in links
 
 
 def test_a_score_on_another_revision_is_marked_and_not_ranked_by_pinned_data(client: TestClient) -> None:
-    page = client.get(f"/tasks/{KOREAN}.json").json()
-    (row,) = page["tables"][0]["rows"]
+    document = client.get(f"/tasks/{KOREAN}.json").json()
+    (row,) = document["tables"][0]["rows"]
     assert row["cells"]["rank"]["value"] == 1
     assert row["cells"]["score"]["kind"] == "other best"
     assert row["cells"]["data"]["value"] == "0" * 40
-    assert "1 ranked on another revision" in page["tables"][0]["notes"][1]
+    assert "1 ranked on another revision" in document["tables"][0]["notes"][1]
     strict = client.get(f"/tasks/{KOREAN}.json?revisions=pinned").json()["tables"][0]
     assert "rank" not in strict["rows"][0]["cells"]
     assert strict["rows"][0]["cells"]["score"]["kind"] == "other"
@@ -166,11 +104,11 @@ def test_the_best_of_each_size_class_is_named_and_marked(client: TestClient) -> 
 
 
 def test_a_task_says_what_it_is(client: TestClient) -> None:
-    page = parsed(client, "/tasks/STS12")
-    assert "Semantic" in page.text or "similarity" in page.text
-    assert "cosine_spearman" in page.text
-    assert "How to cite it" in page.text
-    assert any(href.startswith("https://huggingface.co/datasets/mteb/") for href, _ in page.links)
+    document = page(client, "/tasks/STS12")
+    assert "Semantic" in document.text or "similarity" in document.text
+    assert "cosine_spearman" in document.text
+    assert "How to cite it" in document.text
+    assert any(href.startswith("https://huggingface.co/datasets/mteb/") for href, _ in document.links)
 
 
 def test_equal_scores_share_a_rank(tmp_path: Path) -> None:
@@ -182,10 +120,10 @@ def test_equal_scores_share_a_rank(tmp_path: Path) -> None:
         )
 
     client = TestClient(site_data.small_app(tmp_path, make))
-    page = client.get(f"/tasks/{FIRST}.json").json()
-    ranks = {r["cells"]["model"]["value"]: r["cells"]["rank"]["value"] for r in page["tables"][0]["rows"]}
+    document = client.get(f"/tasks/{FIRST}.json").json()
+    ranks = {r["cells"]["model"]["value"]: r["cells"]["rank"]["value"] for r in document["tables"][0]["rows"]}
     assert ranks == {"org/b": 1, "org/a": 2, "org/c": 2, "org/d": 4}
-    assert any("No interval is known" in note for note in page["tables"][0]["notes"])
+    assert any("No interval is known" in note for note in document["tables"][0]["notes"])
 
 
 def an_entry(number: int, model: str, **facts: Any) -> Entry:
@@ -244,37 +182,27 @@ def test_a_failure_is_shown_with_a_link_to_its_result(client: TestClient) -> Non
 
 
 def test_a_task_of_a_suite_without_results_has_a_page(client: TestClient) -> None:
-    assert "No entry has a result" in parsed(client, "/tasks/MNLI").text
+    assert "No entry has a result" in page(client, "/tasks/MNLI").text
 
 
 def test_hostile_names_are_escaped(client: TestClient) -> None:
-    page = parsed(client, f"/tasks/{FIRST}")
-    assert all("src" in a or a == {"type": "application/json"} for tag, a in page.elements if tag == "script")
-    assert any(told == HOSTILE for _, told in page.links)
-    assert not [href for href, _ in page.links if ".." in href]
+    document = page(client, f"/tasks/{FIRST}")
+    assert not document.has_foreign_script
+    assert any(told == HOSTILE for _, told in document.links)
+    assert not [href for href, _ in document.links if ".." in href]
 
 
 def test_an_unknown_task_names_its_neighbours(client: TestClient) -> None:
     answer = client.get(f"/tasks/{FIRST}s.json")
     assert answer.status_code == 404
     assert FIRST in answer.json()["error"]["hint"]
-    page = parsed(client, "/tasks/%3Cscript%3E", 404)
-    assert all("src" in a or a == {"type": "application/json"} for tag, a in page.elements if tag == "script")
+    document = page(client, "/tasks/%3Cscript%3E", 404)
+    assert not document.has_foreign_script
 
 
 NASTY = [
-    "../../etc",
-    "a/b",
-    "<b>x</b>",
-    'q"uote',
-    "x.json",
-    "..",
-    "a b",
-    "ünïcode",
-    "50%25",
-    "a?b#c",
-    "x" * 150,
-]
+    "../../etc", "a/b", "<b>x</b>", 'q"uote', "x.json", "..", "a b", "ünïcode", "50%25", "a?b#c", "x" * 150,
+]  # fmt: skip
 
 
 def test_every_name_has_a_path_of_one_part_that_leads_back() -> None:
@@ -290,12 +218,12 @@ def test_tasks_with_hostile_names_can_be_reached(tmp_path: Path) -> None:
     names = [name for name in NASTY if len(name) < 100]
     rows = [{"task": name, "main_score": 0.1 + at / 100} for at, name in enumerate(names)]
     client = client_of(tmp_path, {"org/a": rows, "org/b": rows[:3]}, "nanobeir")
-    links = {told: href for href, told in parsed(client, "/tasks?scored=1").links}
+    links = {told: href for href, told in page(client, "/tasks?scored=1").links}
     for at, name in enumerate(names):
-        page = parsed(client, links[name])
-        assert ("h1", {}) in page.elements
-        assert name in page.text
-        assert not [a for tag, a in page.elements if tag in ("b", "script") and not {"src", "type"} & set(a)]
+        document = page(client, links[name])
+        assert ("h1", {}) in document.tags
+        assert name in document.text
+        assert not [a for tag, a in document.tags if tag in ("b", "script") and not {"src", "type"} & set(a)]
         found = table(client, f"{links[name]}.json")
         assert [row["score"] for row in found] == [10 + at] * (2 if at < 3 else 1)
     assert client.get(f"/tasks/{quote('<b>x</b>'.replace('/', ''), safe='')}").status_code == 404
@@ -311,14 +239,14 @@ def test_a_task_in_no_suite_is_ranked_on_what_most_have(tmp_path: Path) -> None:
         "d": [{**row, "main_score": 0.8, "split": "dev"}],
     }
     client = client_of(tmp_path, models, "nanobeir")
-    page = client.get("/tasks/Mine.json").json()
-    cells = [row["cells"] for row in page["tables"][0]["rows"]]
+    document = client.get("/tasks/Mine.json").json()
+    cells = [row["cells"] for row in document["tables"][0]["rows"]]
     told = [(c["model"]["value"], c.get("rank", {}).get("value"), c["score"].get("kind", "")) for c in cells]
     assert told == [("c", 1, "other best"), ("b", 2, "second"), ("a", 3, ""), ("d", None, "")]
     strict = client.get("/tasks/Mine.json?revisions=pinned").json()["tables"][0]["rows"]
     assert [row["cells"].get("rank", {}).get("value") for row in strict] == [1, 2, None, None]
-    assert "No suite of this site has" in page["notes"][0]
-    assert page["data"]["scope"] == MOST
+    assert "No suite of this site has" in document["notes"][0]
+    assert document["data"]["scope"] == MOST
     (best,) = [r for r in table(client, "/tasks.json?q=Mine", "tasks") if r["name"] == "Mine"]
     assert (best["best"], best["model"], best["results"]) == (90, "c", 4)
 
@@ -396,7 +324,7 @@ def test_the_list_is_filtered_sorted_and_paged(client: TestClient) -> None:
     assert best == sorted(best, reverse=True)
     assert len(table(client, "/tasks.json?rows=25&page=2", "tasks")) == 25
     assert table(client, "/tasks.json?held=none", "tasks") == []
-    assert "No task passes these filters" in parsed(client, "/tasks?q=%3Cb%3E").text
+    assert "No task passes these filters" in page(client, "/tasks?q=%3Cb%3E").text
     for query in ("type=Retrievel", "suite=nanobier", "sort=bset"):
         assert client.get(f"/tasks.json?{query}").status_code == 404
 
@@ -404,5 +332,5 @@ def test_the_list_is_filtered_sorted_and_paged(client: TestClient) -> None:
 def test_a_site_without_results_lists_the_tasks_of_its_suites(tmp_path: Path) -> None:
     client = TestClient(site_data.small_app(tmp_path, lambda folder: (folder / "results").mkdir()))
     assert len(table(client, "/tasks.json?suite=nanobeir", "tasks")) == 13
-    assert "No entry has a result" in parsed(client, f"/tasks/{FIRST}").text
+    assert "No entry has a result" in page(client, f"/tasks/{FIRST}").text
     assert client.get(f"/tasks/{FIRST}.csv").status_code == 200

@@ -72,12 +72,8 @@ def test_errors_and_intervals_are_shown_as_printed(all_papers: dict[str, Paper])
 def test_lines_are_those_of_print(all_papers: dict[str, Paper]) -> None:
     """Hours stand beside the score they lead to, dollars beside hours, a task's choices in one line."""
     first = laid(all_papers["mosaicbert"], "1")
-    assert [texts(row)[-2:] for row in first.rows[:4]] == [
-        ["79.6", "1.13"],
-        ["82.2", "2.81"],
-        ["83.2", "4.6"],
-        ["83.4", "5.27"],
-    ]
+    scores = [texts(row)[-2:] for row in first.rows[:4]]
+    assert scores == [["79.6", "1.13"], ["82.2", "2.81"], ["83.2", "4.6"], ["83.4", "5.27"]]
     assert len(first.rows) == 9
     cost = laid(all_papers["mosaicbert"], "S5")
     assert texts(cost.rows[1])[4:7] == ["1.28", "20.0", "20.48"]
@@ -97,10 +93,7 @@ def test_rounding_is_named_where_it_may_be_why(all_papers: dict[str, Paper]) -> 
 
 def test_optibert_mixes_two_means(all_papers: dict[str, Paper]) -> None:
     shown = laid(all_papers["optibert"], "2")
-    types, tasks = (
-        column(shown, "mean over types (recomputed)"),
-        column(shown, "mean over tasks (recomputed)"),
-    )
+    types, tasks = (column(shown, f"mean over {over} (recomputed)") for over in ("types", "tasks"))
     assert (types[4], tasks[4]) == ("51.87", "50.44")
     assert (types[1], tasks[1]) == ("52.41", "51.32")
     assert "130B" in texts(shown.rows[4])[2]
@@ -109,13 +102,10 @@ def test_optibert_mixes_two_means(all_papers: dict[str, Paper]) -> None:
     assert over_types.count("OptiBERT_neo") == 3
     assert over_types.endswith("OptiBERT_239M.")
     assert "mixes two means" in mixed
-    for part in (
-        "130B",
-        "above NeoBERT_4096 (51.9 against 51.3)",
-        "51.87 against 52.41",
-        "50.44 against 51.32",
-    ):
-        assert part in turned
+    assert "130B" in turned
+    assert "above NeoBERT_4096 (51.9 against 51.3)" in turned
+    assert "51.87 against 52.41" in turned
+    assert "50.44 against 51.32" in turned
     assert other.startswith("OptiBERT_239M is printed above NeoBERT_4096")
 
 

@@ -18,11 +18,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.core.lineage import ParentPart
-from harness.core.types import SuiteOptions
-from harness.plan import catalog
-from html_pages import BROWSER, figures, page, printed
+from html_pages import BROWSER, ask, figures, find_rows, find_values, page, printed
 from leaderboard.data.queries import Queries
-from leaderboard.data.suites import Scope, SiteSuite, slug
+from leaderboard.data.suites import Scope
 from leaderboard.views.suite_table import kinds_of, training_text
 from leaderboard.views.training import sweep_charts, sweeps_of
 from leaderboard.web.marks import leaks
@@ -30,30 +28,17 @@ from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, sprea
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
 NANO = spread_scores(names("nanobeir"), 0.55)
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    app = site_data.small_app(tmp_path_factory.mktemp("seeds"), site_data.fill_trained)
-    with TestClient(app) as found:
-        yield found
-
-
-def json_of(client: TestClient, path: str) -> dict[str, Any]:
-    where, _, query = path.partition("?")
-    found: dict[str, Any] = client.get(f"{where}.json?{query}").json()
-    return found
+fill = site_data.fill_trained
 
 
 def rows_list(client: TestClient, path: str, table: str) -> list[dict[str, Any]]:
     """The rows of a table of a page."""
-    (found,) = [one for one in json_of(client, path)["tables"] if one["name"] == table]
-    return list(found["rows"])
+    return find_rows(ask(client, path), table)
 
 
 def rows_of(client: TestClient, path: str, table: str) -> dict[str, dict[str, Any]]:
     """The cells of a table's rows by the text of their model or name."""
-    (found,) = [one for one in json_of(client, path)["tables"] if one["name"] == table]
+    (found,) = [one for one in ask(client, path)["tables"] if one["name"] == table]
     first = "model" if any(column["key"] == "model" for column in found["columns"]) else "name"
     return {row["cells"][first]["text"]: row["cells"] for row in found["rows"] if first in row["cells"]}
 
@@ -66,7 +51,7 @@ def model_path(client: TestClient, name: str = NAME) -> str:
 @pytest.mark.parametrize("each", ["model", "revision"])
 def test_seeds_are_one_row_with_means_and_deviations(client: TestClient, each: str) -> None:
     """Also where every revision and treatment has a row."""
-    found = json_of(client, f"/suites/nanobeir?each={each}")["tables"][0]["rows"]
+    found = ask(client, f"/suites/nanobeir?each={each}")["tables"][0]["rows"]
     assert [row["cells"]["model"]["text"] for row in found].count(NAME) == 1
     cells = rows_of(client, f"/suites/nanobeir?each={each}", "suite")[NAME]
     for name, score in NANO.items():
@@ -108,20 +93,20 @@ def test_marks_have_words_and_a_legend(client: TestClient) -> None:
     assert cells[f"task:{chosen}"]["kind"].split()[:2] == ["selected", "texts"]
     assert "12 texts of it are in the training data" in cells[f"task:{chosen}"]["note"]
     text = client.get("/suites/nanobeir").text
-    for word in (
+    words = (
         "user&#39;s own",
         "other settings than",
         "scores on tasks selected the model",
         "in the training data",
-    ):
-        assert word in text
+    )
+    assert [word for word in words if word not in text] == []
     markdown = client.get("/suites/nanobeir.md").text
     assert "tiny-base-own (own data) (changed settings) (selected)" in markdown
 
 
 def test_the_models_page_lists_its_seeds_with_their_records(client: TestClient) -> None:
     path = model_path(client)
-    found = json_of(client, path)
+    found = ask(client, path)
     assert (found["data"]["seeds"], found["data"]["lineage"]["recipe"]) == (list(SEEDS), "simcse")
     entries = rows_of(client, path, "entries")
     assert next(iter(entries)) == "3 seeds: 1, 2, 3"
@@ -132,9 +117,8 @@ def test_the_models_page_lists_its_seeds_with_their_records(client: TestClient) 
     assert own["score"]["value"] == printed(score + 0.01)
     result = rows_of(client, path, "results")[name]["score"]["href"]
     seeds = rows_of(client, result, "seeds")
-    assert [cells["score"]["value"] for cells in seeds.values()] == [
-        printed(score + at / 100) for at in range(3)
-    ]
+    by_seed = [printed(score + at / 100) for at in range(3)]
+    assert [cells["score"]["value"] for cells in seeds.values()] == by_seed
     assert seeds["2"]["name"]["href"] == own["score"]["href"]
     assert "acme/tiny-base" in page(client, path).text
 
@@ -172,7 +156,7 @@ def test_the_recipes_page_has_its_settings_data_and_models(client: TestClient) -
 def test_every_page_with_trained_models_is_made(client: TestClient) -> None:
     paths = every_path(client.app)  # type: ignore[arg-type]
     assert [path for path in paths if client.get(path).status_code != 200] == []
-    both = [row["key"] for row in json_of(client, "/suites/nanobeir")["tables"][0]["rows"]][:2]
+    both = [row["key"] for row in ask(client, "/suites/nanobeir")["tables"][0]["rows"]][:2]
     compared = client.get(f"/compare.json?m={both[0]}&m={both[1]}").json()
     assert "deviation" in json.dumps(compared)
 
@@ -260,7 +244,7 @@ def test_both_means_of_a_swept_model_and_of_all_beside_it(swept: TestClient) -> 
 
 def test_ranks_by_the_untouched_mean_are_over_the_same_tasks_for_all(swept: TestClient) -> None:
     def order(query: str) -> list[str]:
-        rows = json_of(swept, f"/suites/nanobeir?{query}")["tables"][0]["rows"]
+        rows = ask(swept, f"/suites/nanobeir?{query}")["tables"][0]["rows"]
         return [row["cells"]["model"]["text"] for row in rows if "rank" in row["cells"]]
 
     by_all = ["acme/tiny-large", "acme/tiny-base", SWEPT, "minilm-ish"]
@@ -272,7 +256,7 @@ def test_ranks_by_the_untouched_mean_are_over_the_same_tasks_for_all(swept: Test
 
 
 def test_every_format_of_a_suite_says_what_is_left_out(swept: TestClient) -> None:
-    found = json_of(swept, "/suites/nanobeir")
+    found = ask(swept, "/suites/nanobeir")
     assert found["data"]["untouched"] == {"columns": 9, "left_out": CHOSE}
     texts = {ending: swept.get(f"/suites/nanobeir.{ending}").text for ending in ("csv", "md", "tex")}
     texts["html"] = swept.get("/suites/nanobeir").text
@@ -289,13 +273,8 @@ def test_every_format_of_a_suite_says_what_is_left_out(swept: TestClient) -> Non
 
 def test_where_no_model_shown_was_chosen_by_tasks_there_is_one_mean(swept: TestClient) -> None:
     """A filter hides the swept model; what asked for the other mean gets the one there is."""
-    for query in (
-        "q=minilm",
-        "q=minilm&mean=untouched",
-        "q=minilm&sort=-untouched",
-        "q=minilm&cols=untouched",
-    ):
-        found = json_of(swept, f"/suites/nanobeir?{query}")
+    for query in ("", "&mean=untouched", "&sort=-untouched", "&cols=untouched"):
+        found = ask(swept, f"/suites/nanobeir?q=minilm{query}")
         assert "untouched" not in [column["key"] for column in found["tables"][0]["columns"]], query
         assert found["data"]["untouched"] is None
         assert "untouched leave out" not in json.dumps(found), query
@@ -305,7 +284,7 @@ def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) ->
     other = {"name": "other", "tasks": REST[:1], "setting": "scale"}
     client = site_of(tmp_path, {}, other)
     cells = rows_of(client, "/suites/nanobeir", "suite")
-    assert json_of(client, "/suites/nanobeir")["data"]["untouched"]["left_out"] == [*CHOSE, REST[0]]
+    assert ask(client, "/suites/nanobeir")["data"]["untouched"]["left_out"] == [*CHOSE, REST[0]]
     assert cells["minilm-ish"]["untouched"]["value"] == printed((4.84 - 0.58) / 8)
     own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "boards")["NanoBEIR"]
     assert own["untouched"]["text"] == "40.00 (9)", "of one model alone only its own tasks are"
@@ -313,7 +292,7 @@ def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) ->
 
 def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
     client = site_of(tmp_path, {"tasks": CHOSE + REST})
-    text = json.dumps(json_of(client, "/suites/nanobeir"))
+    text = json.dumps(ask(client, "/suites/nanobeir"))
     assert "none is untouched" in text
     assert "over 0 untouched" not in text
     cells = rows_of(client, "/suites/nanobeir", "suite")
@@ -368,9 +347,8 @@ def test_the_first_page_marks_a_swept_model(swept: TestClient) -> None:
 
 
 def test_comparisons_have_both_means(swept: TestClient) -> None:
-    keys = {
-        row["cells"]["model"]["text"]: row["key"] for row in rows_list(swept, "/suites/nanobeir", "suite")
-    }
+    rows = rows_list(swept, "/suites/nanobeir", "suite")
+    keys = {row["cells"]["model"]["text"]: row["key"] for row in rows}
     path = f"/compare?m={keys[SWEPT]}&m={keys['minilm-ish']}&suite=nanobeir"
     by_name = {row["cells"]["mean"]["text"]: row["cells"] for row in rows_list(swept, path, "means")}
     assert [by_name["Over untouched tasks"][key]["value"] for key in ("s0", "s1")] == [40, printed(4.84 / 9)]
@@ -388,11 +366,8 @@ CODE, LONG = "COIRCodeSearchNetRetrieval", "MultiLongDocRetrieval"
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """One model that go of CodeSearchNet and the development queries of MLDR chose, and one that none did."""
-    opened = {slug(typed): catalog.open_suite(typed, SuiteOptions()) for typed in PARTS}
-    listed = {
-        name: SiteSuite(slug=name, typed=typed, suite=suite, main=":" not in typed)
-        for typed, (name, suite) in zip(PARTS, opened.items(), strict=True)
-    }
+    listed = site_data.open_suites(*PARTS)
+    opened = {name: one.suite for name, one in listed.items()}
     chose = (opened["codesearchnet"].columns[0], opened["mldr"].columns[0])
     by = {c.name: {"task": t.name, "splits": t.splits, "subsets": t.subsets} for c in chose for t in c.tasks}
 
@@ -424,11 +399,10 @@ def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
     parts: TestClient, suite: str, chose: list[str], left_out: list[str] | None
 ) -> None:
     """In the suite that has them and in every other that holds the task, on its page and in comparisons."""
-    found, cells = json_of(parts, f"/suites/{suite}"), rows_of(parts, f"/suites/{suite}", "suite")
+    found, cells = ask(parts, f"/suites/{suite}"), rows_of(parts, f"/suites/{suite}", "suite")
     by_task = {key: cell for key, cell in cells[SWEPT].items() if key.startswith("task:")}
-    assert [key for key, cell in by_task.items() if "selected" in cell.get("kind", "")] == [
-        f"task:{name}" for name in chose
-    ]
+    marked = [key for key, cell in by_task.items() if "selected" in cell.get("kind", "")]
+    assert marked == [f"task:{name}" for name in chose]
     assert (found["data"]["untouched"] or {}).get("left_out") == left_out
     keys = [row["key"] for row in found["tables"][0]["rows"]]
     compared = rows_of(parts, f"/compare?m={keys[0]}&m={keys[1]}&suite={suite}", "tasks")
@@ -450,7 +424,7 @@ def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
 def test_a_column_leads_to_the_same_scores_of_its_task(
     parts: TestClient, suite: str, column: str, marked: bool
 ) -> None:
-    columns = json_of(parts, f"/suites/{suite}")["tables"][0]["columns"]
+    columns = ask(parts, f"/suites/{suite}")["tables"][0]["columns"]
     (label,) = [one["label"] for one in columns if one["key"] == f"task:{column}"]
     links = re.findall(r'href="(/tasks/[^"]*)" title="about ([^"]*)"', parts.get(f"/suites/{suite}").text)
     (path,) = [html.unescape(one) for one, about in links if about == label]
@@ -462,9 +436,9 @@ def test_a_column_leads_to_the_same_scores_of_its_task(
 def test_a_columns_only_task_stands_for_it(parts: TestClient) -> None:
     """The column of BEIR was called MSMARCO; go and java have one task, which is therefore neither's name."""
     for query in ("sort=task:MSMARCO", "sort=-MSMARCO", "cols=MSMARCO"):
-        found = json_of(parts, f"/suites/beir?{query}")["tables"][0]
+        found = ask(parts, f"/suites/beir?{query}")["tables"][0]
         assert "task:MSMARCO (dev)" in [column["key"] for column in found["columns"]], query
-    rows = json_of(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
+    rows = ask(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
     assert [row["cells"]["model"]["text"] for row in rows][:2] == [NAME, SWEPT]
     assert parts.get(f"/suites/codesearchnet?sort={CODE}").status_code == 404
 
@@ -477,21 +451,19 @@ def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestC
     for model, means in BY_HAND.items():
         assert [by_all[model]["score"]["value"], by_rest[model]["score"]["value"]] == [*map(printed, means)]
     assert "over the 9 untouched leave out" in swept.get(f"{path}&y=untouched").text
-    assert json_of(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
+    assert ask(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
 
 
 def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
     path = model_path(swept, SWEPT)
-    found = json_of(swept, path)
+    found = ask(swept, path)
     (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
-    values = [[row["cells"][key]["value"] for row in table["rows"]] for key in ("value", "mean", "chosen")]
+    values = [[row[key] for row in find_values(found, "sweep")] for key in ("value", "mean", "chosen")]
     assert values[0] == list(RATES)
     assert values[1] == [48.5, 58.5, 68.5, 78.5, 88.5, 78.5]
     assert values[2] == [False] * 4 + [True, False]
     assert [column["key"] for column in table["columns"]][1:5] == [f"task:{name}" for name in CHOSE]
-    assert [row["cells"]["value"]["value"] for row in table["rows"] if row["cells"]["chosen"]["value"]] == [
-        8e-05
-    ]
+    assert [row["value"] for row in find_values(found, "sweep") if row["chosen"]] == [8e-05]
     assert found["data"]["lineage"]["sweep"]["setting"] == "learning_rate"
     html = page(swept, path)
     (figure,) = figures(swept.get(path, headers=BROWSER).text)
@@ -525,11 +497,8 @@ def test_a_plot_of_rates_is_logarithmic() -> None:
         made = made_of(1, sweep=sweep_of(CHOSE, values, best=0))
         return str(next(sweep_charts(sweeps_of([made]))).figure["layout"]["xaxis"]["type"])
 
-    assert [scale(v) for v in ((1e-5, 1e-4, 1e-3), (1.0, 2.0, 3.0), (1.0, 2.0, 3.1))] == [
-        "log",
-        "linear",
-        "log",
-    ]
+    scales = [scale(values) for values in ((1e-5, 1e-4, 1e-3), (1.0, 2.0, 3.0), (1.0, 2.0, 3.1))]
+    assert scales == ["log", "linear", "log"]
 
 
 def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None:
@@ -537,11 +506,10 @@ def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None
     cells = rows_of(client, "/suites/nanobeir", "suite")[SWEPT]
     assert cells["untouched"]["value"] == 40
     assert "learning_rate among 1e-05" in cells["model"]["note"]
-    found = json_of(client, model_path(client, SWEPT))
-    (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
-    best = [row["cells"] for row in table["rows"] if row["cells"]["chosen"]["value"]]
-    assert len(table["rows"]) == 12
-    assert [(one["seed"]["value"], one["value"]["value"]) for one in best] == [(1, 8e-05), (2, 5e-05)]
+    found = ask(client, model_path(client, SWEPT))
+    rows = find_values(found, "sweep")
+    assert len(rows) == 12
+    assert [(row["seed"], row["value"]) for row in rows if row["chosen"]] == [(1, 8e-05), (2, 5e-05)]
 
 
 def test_every_page_with_a_swept_model_is_made(swept: TestClient) -> None:

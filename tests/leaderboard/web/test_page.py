@@ -86,7 +86,7 @@ def test_the_nearest_names_are_told() -> None:
 
 
 def test_a_page_that_does_not_load_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "licences.py").write_text('"""Entries by licence."""\nPAGES = None +\n')
+    (tmp_path / "licences.py").write_text('"""Entries by licence."""\nVIEW = None +\n')
     pages.__path__.append(str(tmp_path))
     try:
         with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:

@@ -1,0 +1,46 @@
+"""Cells that many pages have: scores, differences, sizes, times and counts."""
+
+from __future__ import annotations
+
+from harness.results.scores import delta_text, score_text
+from leaderboard.web.formats import parameters_text
+from leaderboard.web.tables import Cell
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "check"), counted(1200, "watch")
+    ('1 check', '1,200 watches')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('ch') else 's'}"
+
+
+def delta_cell(value: float | None) -> Cell:
+    """The cell of a difference."""
+    return Cell(text=delta_text(value), value=value)
+
+
+def score_cell(value: float | None, href: str = "", *, kind: str = "", note: str = "") -> Cell:
+    """The cell of a score."""
+    return Cell(text=score_text(value), value=value, href=href, kind=kind, note=note)
+
+
+def make_size_cell(parameters: int | None, unknown: str = "?") -> Cell:
+    """The cell of a number of parameters; `unknown` is the text of none."""
+    return Cell(text=parameters_text(parameters) if parameters else unknown, value=parameters)
+
+
+def moment_cell(when: str) -> Cell:
+    """The cell of a time, to the minute."""
+    return Cell(text=when_text(when), value=when or None, note=when)
+
+
+def when_text(when: str) -> str:
+    """An ISO time as pages print it.
+
+    >>> when_text("2026-01-02T03:04:05+00:00"), when_text("")
+    ('2026-01-02 03:04 UTC', '–')
+    """
+    zone = " UTC" if when.endswith(("+00:00", "Z")) else ""
+    return f"{when[:16].replace('T', ' ')}{zone}" or "–"
