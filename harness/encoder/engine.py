@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Router
+from sentence_transformers.models import Router, Transformer
 from torch import Tensor, nn
 
 from harness.core.encoding import Encoding
@@ -29,8 +30,6 @@ WIDENED = ("token_embeddings", "sentence_embedding")
 
 
 def _routers(model: SentenceTransformer) -> list[Router]:
-    from sentence_transformers.models import Router
-
     return [module for module in model.modules() if isinstance(module, Router)]
 
 
@@ -108,8 +107,6 @@ def widen_towers(model: SentenceTransformer) -> None:
 
 
 def _entered(module: nn.Module) -> Iterator[nn.Module]:
-    from sentence_transformers.models import Router
-
     if not isinstance(module, Router):
         yield module
         return
@@ -188,8 +185,6 @@ def _drain(
     if not threads:
         _loop(queue, run, halved)
         return
-    import torch
-
     errors: list[BaseException] = []
 
     def worker(ended: threading.Event) -> None:
@@ -225,8 +220,6 @@ def _wait(ends: Sequence[threading.Event]) -> None:
 
 
 def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
-    import torch
-
     with torch.inference_mode():
         while (span := queue.take()) is not None:
             try:
@@ -282,8 +275,6 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
 
 def _is_plain(model: SentenceTransformer) -> bool:
     """Whether the first module is the library's Transformer with a fast tokenizer."""
-    from sentence_transformers.models import Transformer
-
     first = model[0]
     return type(first) is Transformer and bool(getattr(first.tokenizer, "is_fast", False))
 
@@ -312,8 +303,6 @@ class TokenizedTexts:
 
     def features(self, span: Span) -> dict[str, Any]:
         """Padded ids, the mask, and token types where the tokenizer has them: (texts, tokens)."""
-        import torch
-
         lengths = self._own[slice(*span)]
         columns = np.arange(max(int(lengths[0]), 1))
         left = self._tokenizer.padding_side == "left"
@@ -476,8 +465,6 @@ class Engine(ABC, Generic[Batch]):
             batch_tokens: Padded tokens that are encoded at once, which bounds memory; a longer text runs
                 alone. None for the device's default.
         """
-        import torch
-
         self.encoding = encoding
         self.device = str(model.device)
         self.tokens_seen = 0
@@ -519,8 +506,6 @@ class Engine(ABC, Generic[Batch]):
 
     def reload(self, load: Callable[[], Engine[Any]]) -> None:
         """Replace the model by a new load, never two in memory; no model is left if `load` fails."""
-        import torch
-
         del self.model
         gc.collect()
         if not self._on_cpu:
@@ -572,8 +557,6 @@ class Engine(ABC, Generic[Batch]):
         return self._pass({name: self._moved(value) for name, value in inputs.features(span).items()})
 
     def _moved(self, value: Any) -> Any:
-        import torch
-
         if self._on_cpu or not isinstance(value, torch.Tensor):
             return value
         if value.device.type == "cpu" and self.model.device.type == "cuda":
@@ -581,8 +564,6 @@ class Engine(ABC, Generic[Batch]):
         return value.to(self.model.device, non_blocking=True)
 
     def _halved(self, budget: int) -> None:
-        import torch
-
         with self._lock:
             self._budget = min(self._budget, budget)
             self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
@@ -725,8 +706,6 @@ def _use_onednn(model: nn.Module) -> None:
     torch uses MKL, which uses half of an AMD core's vector width; oneDNN uses all of it and is as fast
     elsewhere. The sums are of the same float32 products in another order.
     """
-    import torch
-
     backend: Any = torch.backends.mkldnn
     if not backend.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
@@ -736,8 +715,6 @@ def _use_onednn(model: nn.Module) -> None:
 
 
 def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    import torch
-
     pointwise = torch.ops.mkldnn._linear_pointwise
 
     def forward(x: Tensor) -> Tensor:

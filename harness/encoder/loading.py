@@ -15,8 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import BoW, Normalize, Pooling, WordEmbeddings
 from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import HarnessError, ModelError, UsageError
@@ -159,8 +163,6 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
 
 def _cut(module: nn.Module, length: int) -> bool:
     """Set the length at which a module cuts texts; False if it cannot cut."""
-    from sentence_transformers.models import BoW, WordEmbeddings
-
     if isinstance(module, BoW | WordEmbeddings) or not hasattr(module, "max_seq_length"):
         return False
     try:
@@ -171,8 +173,6 @@ def _cut(module: nn.Module, length: int) -> bool:
 
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
-    from sentence_transformers.models import Pooling
-
     for at, module in enumerate(model):
         own = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
         if isinstance(module, Pooling | AttentivePooling) and own != mode:
@@ -180,8 +180,6 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
 
 
 def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
-    from sentence_transformers.models import Normalize
-
     if wanted and not isinstance(model[-1], Normalize):
         model.append(Normalize())
     elif not wanted and isinstance(model[-1], Normalize):
@@ -203,8 +201,6 @@ def _explained(artifact: Artifact, error: Exception) -> ModelError:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Hide progress bars, load reports and warnings of the libraries."""
-    from transformers.utils import logging as transformers_logging
-
     library, transformers = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
     level, verbosity = library.level, transformers.get_verbosity()
     bars = transformers.is_progress_bar_enabled()
@@ -263,8 +259,6 @@ class _LoadReport:
 @contextmanager
 def _recorded() -> Iterator[_LoadReport]:
     """While open, every backbone that transformers loads is added to the report."""
-    from transformers import PreTrainedModel
-
     report = _LoadReport()
     patched: Any = PreTrainedModel
     original = PreTrainedModel.__dict__["from_pretrained"]
@@ -319,8 +313,6 @@ def _silent(
     role: Role,
 ) -> set[_UninitialisedTensor]:
     """The suspects that the vectors of one side do not depend on; empty where there are no gradients."""
-    import torch
-
     features: dict[str, Any]
     if late is None:
         way = route(model, role)
