@@ -162,6 +162,21 @@ class Architecture:
         return self.prenorm and layer == 0 and not self.first_attention_norm
 
     @staticmethod
+    def of_config(config: Mapping[str, Any], **own: Any) -> Architecture:
+        """The architecture of a published config, from its fields of our names and from the fields `own`.
+
+        Unless given, there are as many key and value heads as query heads, which share the width.
+
+        Raises:
+            KeyError: The config lacks a field.
+        """
+        values = {name: config[name] for name in _SAME_NAME if name not in own} | own
+        heads = values["num_attention_heads"]
+        values["num_key_value_heads"] = values.get("num_key_value_heads") or heads
+        values["head_dim"] = values.get("head_dim") or values["hidden_size"] // heads
+        return Architecture(**values)
+
+    @staticmethod
     def of(values: Mapping[str, Any]) -> Architecture:
         """The architecture from plain values, as a config.json of ours has them.
 
@@ -183,6 +198,13 @@ class Architecture:
             )
         windows = tuple(values.get("windows", ()))
         return Architecture(**{**values, "head": Head(**head), "windows": windows})
+
+
+_SAME_NAME = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "pad_token_id", "initializer_range"),
+)
+"""Fields that most published configs have under the names of Architecture."""
 
 
 def _linear(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tuple[int, ...]]:

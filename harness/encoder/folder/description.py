@@ -412,7 +412,6 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
 
-
 OFFSET_MODELS = frozenset(
     {
         "camembert",
@@ -430,7 +429,6 @@ OFFSET_MODELS = frozenset(
     }
 )
 """Model types whose position table starts after the padding id, as in RoBERTa."""
-
 
 UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
 """Model types with relative positions, for which the length in the config is no limit."""
