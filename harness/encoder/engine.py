@@ -10,6 +10,7 @@ import gc
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -185,38 +186,30 @@ def _drain(
     if not threads:
         _loop(queue, run, halved)
         return
-    errors: list[BaseException] = []
 
-    def worker(ended: threading.Event) -> None:
+    def work() -> None:
         torch.set_num_threads(1)
         try:
             _loop(queue, run, halved)
-        except BaseException as error:
-            errors.append(error)
+        except BaseException:
             queue.clear()
-        finally:
-            ended.set()
+            raise
 
     before = torch.get_num_threads()
-    ends: list[threading.Event] = []
+    pool = ThreadPoolExecutor(threads)
+    workers: list[Future[None]] = []
     try:
-        for _ in range(threads):
-            ended = threading.Event()
-            threading.Thread(target=worker, args=(ended,), daemon=True).start()
-            ends.append(ended)
-        _wait(ends)
+        workers += (pool.submit(work) for _ in range(threads))
+        wait(workers)
     finally:
         queue.clear()
-        _wait(ends)  # after Ctrl-C: what has begun is kept, and no thread is left where the process ends
+        # After Ctrl-C what has begun is kept, and no thread is left where the process ends. The pool must not
+        # wait itself: a `join` that Ctrl-C ends takes a living thread for a dead one.
+        wait(workers)
+        pool.shutdown(wait=False)
         torch.set_num_threads(before)
-    if errors:
-        raise errors[0]
-
-
-def _wait(ends: Sequence[threading.Event]) -> None:
-    """Wait for the ends of threads; a `join` that Ctrl-C ends takes a living thread for a dead one."""
-    for one in ends:
-        one.wait()
+    for worker in workers:
+        worker.result()
 
 
 def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
@@ -631,21 +624,14 @@ class Encoder(Engine["Tensor"]):
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
         """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
         done: Batches = []
-        self._at_once_padded(
-            self._inputs(texts, prompt, role), lambda rows, vectors: done.append((rows, vectors))
-        )
-        return _gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
+        inputs = self._inputs(texts, prompt, role)
+        self._at_once_padded(inputs, lambda rows, vectors: done.append((rows, vectors)))
+        order = np.argsort(np.concatenate([rows for rows, _ in done]))
+        return np.concatenate([vectors.cpu().numpy() for _, vectors in done])[order]
 
 
 Batches = list[tuple[NDArray[np.int64], "Tensor"]]
 """For each batch its rows, and its vectors on the model's device."""
-
-
-def _gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Copy the vectors of the batches to their rows of `out` on the CPU."""
-    for rows, vectors in done:
-        out[rows] = vectors.cpu().numpy()
-    return out
 
 
 class _Keep:
@@ -666,7 +652,8 @@ class _Keep:
 
     def hand_over(self) -> None:
         done, self._done = self._done, []
-        _gathered(done, self._out)
+        for rows, vectors in done:
+            self._out[rows] = vectors.cpu().numpy()
         if self._keeper is None or not done:
             return
         rows = np.concatenate([rows for rows, _ in done])

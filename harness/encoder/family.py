@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-from harness.core.errors import ModelError
+from harness.core.errors import DamagedModelError, ModelError
 
 MODEL_TYPE = "harness-encoder"
 """The `model_type` in a config.json of ours."""
@@ -148,7 +148,8 @@ class Architecture:
             "up": 2 * inside if fused else inside,
             **({"gate": inside} if self.gated and not fused else {}),
         }
-        found = {} if self._bare(layer) else self._norm(f"{at}.attention_norm")
+        bare = self.prenorm and layer == 0 and not self.first_attention_norm
+        found = {} if bare else self._norm(f"{at}.attention_norm")
         for name, rows in parts.items():
             found |= _linear(f"{at}.attention.{name}", rows, width, bias=self.qkv_bias)
         found |= _linear(f"{at}.attention.out", width, queries, bias=self.attention_out_bias)
@@ -156,10 +157,6 @@ class Architecture:
             found |= _linear(f"{at}.mlp.{name}", rows, width, bias=self.mlp_in_bias)
         found |= _linear(f"{at}.mlp.down", width, inside, bias=self.mlp_out_bias)
         return found | self._norm(f"{at}.mlp_norm")
-
-    def _bare(self, layer: int) -> bool:
-        """Whether a block begins without a norm."""
-        return self.prenorm and layer == 0 and not self.first_attention_norm
 
     @staticmethod
     def of_config(config: Mapping[str, Any], **own: Any) -> Architecture:
@@ -190,12 +187,13 @@ class Architecture:
                 f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
                 hint="It was saved by a newer version of encoder-harness: install that one.",
             )
-        lacking = [f.name for f in fields(Architecture) if _required(f) and f.name not in values]
+        lacking = [
+            field.name
+            for field in fields(Architecture)
+            if field.name not in values and field.default is field.default_factory is MISSING
+        ]
         if lacking:
-            raise ModelError(
-                f"The model's architecture lacks {', '.join(lacking)}.",
-                hint="Fetch or write the model folder again.",
-            )
+            raise DamagedModelError(f"The model's architecture lacks {', '.join(lacking)}.")
         windows = tuple(values.get("windows", ()))
         return Architecture(**{**values, "head": Head(**head), "windows": windows})
 
@@ -213,10 +211,6 @@ def _linear(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tupl
 
 def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
     return sorted(values.keys() - {field.name for field in fields(kind)})
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,6 @@ def load_any(
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-
     with _recorded() as report:
         model = OurSentenceTransformer(
             str(artifact.folder),
@@ -114,7 +113,6 @@ def _engine(
         return ContextualEncoder(model, encoding, batch_tokens=batch_tokens)
     if encoding.late_interaction is None:
         return Encoder(model, encoding, batch_tokens=batch_tokens)
-
     return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
 
 
@@ -132,7 +130,6 @@ def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-
     with _recorded() as report:
         args = {"trust_remote_code": artifact.trust_remote_code, **_model_args(artifact, encoding)}
         model = open_modules(artifact.folder, args).to(device)

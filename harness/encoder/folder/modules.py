@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import ModelError
+from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import module_weights, read_json, read_object
@@ -247,9 +247,7 @@ def own_architecture(config: Mapping[str, Any]) -> Architecture:
     """
     values = config.get("architecture")
     if not isinstance(values, Mapping):
-        raise ModelError(
-            "The config.json of the model has no architecture.", hint="Fetch or write the model folder again."
-        )
+        raise DamagedModelError("The config.json of the model has no architecture.")
     return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
 from harness.core.errors import ModelError
@@ -119,19 +120,9 @@ class EncoderModel(EncoderPreTrainedModel):
         self.layers = nn.ModuleList(Block(self.shape, n) for n in range(self.shape.num_hidden_layers))
         self.final_norm = norm(self.shape) if self.shape.final_norm else nn.Identity()
         self.pooler = Pooler(self.shape) if self.shape.pooler else None
-        self.gradient_checkpointing = False
         self.attention_asked = AUTO
         self.attention_as_run = ""
         self.post_init()  # type: ignore[no-untyped-call]
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The token embedding."""
-        return self.embeddings.tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the token embedding."""
-        assert isinstance(value, nn.Embedding)
-        self.embeddings.tokens = value
 
     @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
     def forward(
@@ -211,7 +202,7 @@ class EncoderModel(EncoderPreTrainedModel):
         states = [hidden]
         for n, block in enumerate(self.layers):
             turn, partly = turns.get(self.shape.theta(n)), packed.attended is not None
-            hidden = self._run(block, hidden, layouts[n], turn, partly)
+            hidden = block(hidden, layouts[n], turn, partly)
             states = [*states, hidden] if every else [hidden]
         return packed, [*states[:-1], self.final_norm(states[-1])]
 
@@ -264,13 +255,6 @@ class EncoderModel(EncoderPreTrainedModel):
         self.attention_as_run = "+".join(sorted(pass_.layouts))
         self.notes += [note for note in pass_.notes if note not in self.notes]
 
-    def _run(self, block: nn.Module, *inputs: Any) -> Tensor:
-        if self.gradient_checkpointing and self.training:
-            again: Tensor = self._gradient_checkpointing_func(block.__call__, *inputs)
-            return again
-        out: Tensor = block(*inputs)
-        return out
-
     def _computed(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
         if asked is not None:
             return asked.bool()
@@ -295,14 +279,6 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         self.encoder = EncoderModel(config, self.shape, alone)
         self.head = MaskedHead(self.shape)
         self.post_init()  # type: ignore[no-untyped-call]
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The token embedding."""
-        return self.encoder.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the token embedding."""
-        self.encoder.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Module:
         """The decoder."""
@@ -423,12 +399,10 @@ def read_tensors(
     return FoundTensors.of(raw_tensors(folder), names, head=head, allowed=allowed)
 
 
-def raw_tensors(folder: Path) -> dict[str, Tensor]:
+def raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]:
     """The tensors of a folder's weight files under their names there, on the CPU."""
-    from safetensors.torch import load_file
-
     tensors: dict[str, Tensor] = {}
-    for path in module_weights(folder):
+    for path in module_weights(folder, sharded=sharded):
         if path.suffix == ".safetensors":
             tensors.update(load_file(path))
         else:
@@ -439,7 +413,6 @@ def raw_tensors(folder: Path) -> dict[str, Tensor]:
 def _build(
     config: PreTrainedConfig, shape: Architecture, family: Family | None, *, head: bool = False
 ) -> EncoderModel | EncoderForMaskedLM:
-
     published = None
     if family is not None and family.native and family.names is not None:
         published = Published(names=family.names, with_head=head)
@@ -489,8 +462,6 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
-    from transformers import CONFIG_MAPPING
-
     if not family.native:
         shape = family.architecture(content)
         return EncoderConfig.of(shape), shape
