@@ -13,7 +13,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harness.core.errors import ModelError
 from harness.encoder.attention import Layout, Needs
@@ -177,7 +176,7 @@ class _FeedForward(nn.Module):
         return halves
 
 
-class Block(GradientCheckpointingLayer):
+class Block(nn.Module):
     """Attention and feed-forward, each added to its input."""
 
     def __init__(self, shape: Architecture, layer: int) -> None:

@@ -120,6 +120,7 @@ class EncoderModel(EncoderPreTrainedModel):
         self.layers = nn.ModuleList(Block(self.shape, n) for n in range(self.shape.num_hidden_layers))
         self.final_norm = norm(self.shape) if self.shape.final_norm else nn.Identity()
         self.pooler = Pooler(self.shape) if self.shape.pooler else None
+        self.gradient_checkpointing = False
         self.attention_asked = AUTO
         self.attention_as_run = ""
         self.post_init()  # type: ignore[no-untyped-call]
@@ -202,7 +203,7 @@ class EncoderModel(EncoderPreTrainedModel):
         states = [hidden]
         for n, block in enumerate(self.layers):
             turn, partly = turns.get(self.shape.theta(n)), packed.attended is not None
-            hidden = block(hidden, layouts[n], turn, partly)
+            hidden = self._run(block, hidden, layouts[n], turn, partly)
             states = [*states, hidden] if every else [hidden]
         return packed, [*states[:-1], self.final_norm(states[-1])]
 
@@ -254,6 +255,13 @@ class EncoderModel(EncoderPreTrainedModel):
         """Store the names of the backends that took part, and their notes."""
         self.attention_as_run = "+".join(sorted(pass_.layouts))
         self.notes += [note for note in pass_.notes if note not in self.notes]
+
+    def _run(self, block: nn.Module, *inputs: Any) -> Tensor:
+        if self.gradient_checkpointing and self.training:
+            again: Tensor = self._gradient_checkpointing_func(block.__call__, *inputs)
+            return again
+        out: Tensor = block(*inputs)
+        return out
 
     def _computed(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
         if asked is not None:
