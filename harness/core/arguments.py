@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval, MinLen, Predicate
 from pydantic import TypeAdapter
@@ -246,7 +246,46 @@ def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
     return made
 
 
-def with_settings(settings: Part, given: Mapping[str, Any], *, of: str) -> Part:
+def split_settings(text: str, *, of: str) -> dict[str, str]:
+    """The settings that a user types as NAME=VALUE,NAME=VALUE.
+
+    Raises:
+        UsageError: One has no value, or is given twice.
+
+    Example:
+        >>> split_settings("k1=0.9, b=0.4", of="bm25")
+        {'k1': '0.9', 'b': '0.4'}
+    """
+    settings: dict[str, str] = {}
+    for pair in split_names(text):
+        name, _, value = (part.strip() for part in pair.partition("="))
+        if not value:
+            raise UsageError(
+                f"The setting {name} of {of} has no value.", hint=f"Type e.g. {of}:{name}=VALUE."
+            )
+        if name in settings:
+            raise UsageError(f"The setting {name} of {of} is given twice.", hint="Leave one of them out.")
+        settings[name] = value
+    return settings
+
+
+def join_settings(name: str, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """The shortest text that names something with its settings; missing ones have their usual value.
+
+    >>> join_settings("plaid", {"nbits": 2}, {"nbits": 4, "seed": 42}), join_settings("bm25", {}, {"b": 1})
+    ('plaid:nbits=2', 'bm25')
+    """
+    changed = [f"{key}={settings[key]}" for key, value in usual.items() if settings.get(key, value) != value]
+    return f"{name}:{','.join(changed)}" if changed else name
+
+
+SET = "--set {}=VALUE; `harness list recipes` shows the recipes"
+"""How a setting of a recipe is typed."""
+
+
+def with_settings(
+    settings: Part, given: Mapping[str, Any], *, of: str, fixed: Collection[str] = (), example: str = SET
+) -> Part:
     """A dataclass of settings with changed values, each in the form that the dataclass declares.
 
     Args:
@@ -254,6 +293,8 @@ def with_settings(settings: Part, given: Mapping[str, Any], *, of: str) -> Part:
         given: New values by field; texts are read as the field's type, "none" as no value and commas as
             the separators of several.
         of: The name of what the settings belong to, in messages.
+        fixed: Fields that are no settings.
+        example: How a setting is typed, with {} for its name.
 
     Raises:
         UsageError: There is no such field, and the message lists all; or a value has another form.
@@ -268,21 +309,21 @@ def with_settings(settings: Part, given: Mapping[str, Any], *, of: str) -> Part:
         Example(rate=3e-05, betas=(0.9, 0.98))
     """
     declared: Any = settings
-    known = {field.name for field in fields(declared)}
+    known = [field.name for field in fields(declared) if field.name not in fixed]
     for name in given:
         if name not in known:
             close = nearest(name, known)
             near = f"Did you mean {' or '.join(close)}? " if close else ""
-            has = ", ".join(f"{f.name}={_setting_text(getattr(declared, f.name))}" for f in fields(declared))
+            has = ", ".join(f"{key}={_setting_text(getattr(declared, key))}" for key in known)
             raise UsageError(f"{of} has no setting {name!r}.", hint=f"{near}It has: {has}.")
     types = get_type_hints(type(settings), include_extras=True)
     changed: Part = replace(
-        declared, **{name: _setting(types[name], name, value, of) for name, value in given.items()}
+        declared, **{name: _setting(types[name], name, value, of, example) for name, value in given.items()}
     )
     return changed
 
 
-def _setting(kind: Any, name: str, value: Any, of: str) -> Any:
+def _setting(kind: Any, name: str, value: Any, of: str, example: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     given = value
@@ -291,13 +332,15 @@ def _setting(kind: Any, name: str, value: Any, of: str) -> Any:
             return None
         if get_origin(kind) is tuple:
             given = split_names(value)
+        elif get_origin(kind) is Literal:
+            given = next((choice for choice in get_args(kind) if str(choice) == value), value)
     try:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise UsageError(
             f"The setting {name} of {of} cannot be {value!r}: {reason[:1].lower()}{reason[1:]}.",
-            hint=f"Type e.g. --set {name}=VALUE; `harness list recipes` shows the recipes.",
+            hint=f"Type e.g. {example.format(name)}.",
         ) from error
 
 

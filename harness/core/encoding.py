@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
+
+from annotated_types import Interval
 
 from harness.core.types import (
     SEED,
@@ -90,6 +93,9 @@ class LateInteraction:
     by_task: bool = True
 
 
+_Count = Annotated[int, Interval(ge=1, lt=2**31)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plaid:
     """The settings of an approximate search by PLAID (Santhanam et al., 2022), as fast-plaid names them.
@@ -108,13 +114,13 @@ class Plaid:
         top_k: The documents of a query at most; None for as many as the task asks for.
     """
 
-    nbits: int = 4
-    kmeans_niters: int = 4
-    max_points_per_centroid: int = 256
-    n_ivf_probe: int = 8
-    n_full_scores: int = 8192
-    seed: int = SEED
-    top_k: int | None = field(default=None, metadata={"later": True})
+    nbits: Literal[1, 2, 4, 8] = 4
+    kmeans_niters: _Count = 4
+    max_points_per_centroid: _Count = 256
+    n_ivf_probe: _Count = 8
+    n_full_scores: Annotated[int, Interval(ge=4, lt=2**31)] = 8192
+    seed: Annotated[int, Interval(ge=0, lt=2**31)] = SEED
+    top_k: Annotated[int, Interval(ge=10, lt=2**31)] | None = field(default=None, metadata={"later": True})
 
 
 MOST_PAIRS = 4e12
@@ -234,9 +240,9 @@ class Ranking:
 
     output: Output = "ranking"
     method: BM25Method = "lucene"
-    k1: float = 1.5
-    b: float = 0.75
-    delta: float = 0.5
+    k1: Annotated[float, Interval(ge=0, lt=math.inf)] = 1.5
+    b: Annotated[float, Interval(ge=0, le=1)] = 0.75
+    delta: Annotated[float, Interval(ge=0, lt=math.inf)] = 0.5
     stop_words: str = "auto"
     stemmer: str = "auto"
     rules: int = field(default=1, metadata={"later": True})

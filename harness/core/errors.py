@@ -35,6 +35,13 @@ class ModelError(UsageError):
     """A model does not exist, cannot be read, or is not the model that its files describe."""
 
 
+class DamagedModelError(ModelError):
+    """A file of a model folder is missing, or is not as it was written."""
+
+    def __init__(self, message: str, *, hint: str | None = "Fetch or write the model folder again.") -> None:
+        super().__init__(message, hint=hint)
+
+
 class DataError(HarnessError):
     """Data is missing, empty or unreadable."""
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.core.errors import unknown
 
@@ -111,8 +111,6 @@ def _has_varlen() -> bool:
 
 def _kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
     """The reason why FlashAttention's kernels cannot run this layer, None if they can."""
-    import torch
-
     if device.type != "cuda":
         return "it needs a GPU"
     if torch.cuda.get_device_capability(device) < (8, 0):
@@ -159,8 +157,6 @@ def _window_size(needs: Needs) -> tuple[int, int]:
 
 def _bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> _Bounds:
     """The bounds of texts, and of the attended tokens within them; see `Backend.layout`."""
-    import torch
-
     longest = lengths[0]
     queries = torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32, device=device)
     if attended is None:
@@ -204,7 +200,6 @@ class _FlashBounds:
     bounds: _Bounds
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        import torch
         from flash_attn import flash_attn_varlen_func
 
         at = self.bounds
@@ -247,8 +242,6 @@ class _Mask:
 def _additive_mask(
     allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False
 ) -> _Mask:
-    import torch
-
     sees = allowed.any(dim=-1, keepdim=True)
     base = torch.zeros((), dtype=dtype, device=allowed.device) if bias is None else bias
     added = torch.where(allowed | ~sees, base, float("-inf"))
@@ -257,10 +250,8 @@ def _additive_mask(
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: _Mask, *, dropout: float) -> Tensor:
     """scaled_dot_product_attention under a mask, all tensors (batch, heads, tokens, head_dim)."""
-    import torch.nn.functional as f
-
     grouped = key.shape[1] != query.shape[1]
-    out = f.scaled_dot_product_attention(
+    out = nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask.bias, dropout_p=dropout, enable_gqa=grouped
     )
     return out if mask.blind is None else out.masked_fill(mask.blind, 0.0)
@@ -280,19 +271,15 @@ class _Blocks:
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
         """The result for these texts: (tokens, heads, head_dim)."""
-        import torch.nn.functional as f
-
-        filled = f.pad(query[: self.tokens], (0, 0, 0, 0, 0, -self.tokens % self.size))
+        filled = nn.functional.pad(query[: self.tokens], (0, 0, 0, 0, 0, -self.tokens % self.size))
         queries = filled.unflatten(0, (-1, self.size)).transpose(1, 2)
         out = _attend(queries, self._threes(key), self._threes(value), self.mask, dropout=dropout)
         return out.transpose(1, 2).flatten(0, 1)[: self.tokens]
 
     def _threes(self, packed: Tensor) -> Tensor:
         """Each block with its neighbours, (blocks, heads, 3 * size, head_dim), as a view of one copy."""
-        import torch.nn.functional as f
-
         after = self.size + -self.tokens % self.size
-        filled = f.pad(packed[: self.tokens], (0, 0, 0, 0, self.size, after))
+        filled = nn.functional.pad(packed[: self.tokens], (0, 0, 0, 0, self.size, after))
         return filled.unfold(0, 3 * self.size, self.size).transpose(-1, -2)
 
 
@@ -302,21 +289,18 @@ def _block_size(window: int) -> int:
 
 def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
     """The blocks of the first texts, for a layer with a window and without ALiBi."""
-    import torch
-    import torch.nn.functional as f
-
     assert kind.window is not None
     tokens, size = sum(lengths), _block_size(kind.window)
     count, fill = -(-tokens // size), -tokens % size
     first, last = _reach(lengths, kind.window, kind.device)
     # The filling of the last block sees no key.
-    first = f.pad(first, (0, fill)).view(count, size, 1)
-    last = f.pad(last, (0, fill), value=-1).view(count, size, 1)
+    first = nn.functional.pad(first, (0, fill)).view(count, size, 1)
+    last = nn.functional.pad(last, (0, fill), value=-1).view(count, size, 1)
     begins = torch.arange(-size, (count - 1) * size, size, device=kind.device, dtype=torch.int32)
     key = begins[:, None, None] + torch.arange(3 * size, device=kind.device, dtype=torch.int32)
     allowed = (first <= key) & (key <= last)
     if kind.attended is not None:
-        near = f.pad(kind.attended[:tokens], (size, size + fill)).unfold(0, 3 * size, size)
+        near = nn.functional.pad(kind.attended[:tokens], (size, size + fill)).unfold(0, 3 * size, size)
         allowed = allowed & near[:, None]
     made = _additive_mask(allowed[:, None], kind.dtype, blind=kind.attended is not None)
     return _Blocks(tokens=tokens, size=size, mask=made)
@@ -383,8 +367,6 @@ def _together(longest: int, length: int, texts: int, slack: int) -> bool:
 
 def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
     """The group of these texts, whose first token is at `start`; `bias` may be for longer texts."""
-    import torch
-
     texts, length = len(lengths), lengths[0]
     span = (start, start + sum(lengths))
     keys = gather = places = None
@@ -403,8 +385,6 @@ def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None)
 
 def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) -> _Mask:
     """The mask of a group with its attended tokens `keys` (texts, length); None for all."""
-    import torch
-
     allowed = None if keys is None else keys[:, None, None]
     own = None if bias is None else bias[..., :length, :length]
     window = kind.window if kind.window is not None and kind.window < length - 1 else None
@@ -420,8 +400,6 @@ def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) ->
 
 def _alibi(length: int, kind: _Kind) -> Tensor | None:
     """ALiBi's loss for texts up to that length, (1, heads, length, length); None without ALiBi."""
-    import torch
-
     if kind.slopes is None:
         return None
     place = torch.arange(length, device=kind.device)
@@ -458,8 +436,6 @@ class _Texts:
     calls: dict[tuple[object, ...], list[_Group | _Blocks]] = field(default_factory=dict)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        import torch
-
         known = (needs.window, needs.slopes, query.dtype)
         if known not in self.calls:
             self.calls[known] = [*self._worked_out(needs, query.dtype)]
@@ -507,8 +483,6 @@ def _reach(lengths: Sequence[int], window: int | None, device: torch.device) -> 
     >>> [ends.tolist() for ends in _reach([3, 2], 1, torch.device("cpu"))]
     [[0, 0, 1, 3, 3], [1, 2, 2, 4, 4]]
     """
-    import torch
-
     tokens = sum(lengths)
     counts = torch.tensor(lengths, device=device)
     stops = counts.cumsum(0)

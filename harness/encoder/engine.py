@@ -10,13 +10,15 @@ import gc
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Router
+from sentence_transformers.models import Router, Transformer
 from torch import Tensor, nn
 
 from harness.core.encoding import Encoding
@@ -29,8 +31,6 @@ WIDENED = ("token_embeddings", "sentence_embedding")
 
 
 def _routers(model: SentenceTransformer) -> list[Router]:
-    from sentence_transformers.models import Router
-
     return [module for module in model.modules() if isinstance(module, Router)]
 
 
@@ -108,8 +108,6 @@ def widen_towers(model: SentenceTransformer) -> None:
 
 
 def _entered(module: nn.Module) -> Iterator[nn.Module]:
-    from sentence_transformers.models import Router
-
     if not isinstance(module, Router):
         yield module
         return
@@ -188,45 +186,33 @@ def _drain(
     if not threads:
         _loop(queue, run, halved)
         return
-    import torch
 
-    errors: list[BaseException] = []
-
-    def worker(ended: threading.Event) -> None:
+    def work() -> None:
         torch.set_num_threads(1)
         try:
             _loop(queue, run, halved)
-        except BaseException as error:
-            errors.append(error)
+        except BaseException:
             queue.clear()
-        finally:
-            ended.set()
+            raise
 
     before = torch.get_num_threads()
-    ends: list[threading.Event] = []
+    pool = ThreadPoolExecutor(threads)
+    workers: list[Future[None]] = []
     try:
-        for _ in range(threads):
-            ended = threading.Event()
-            threading.Thread(target=worker, args=(ended,), daemon=True).start()
-            ends.append(ended)
-        _wait(ends)
+        workers += (pool.submit(work) for _ in range(threads))
+        wait(workers)
     finally:
         queue.clear()
-        _wait(ends)  # after Ctrl-C: what has begun is kept, and no thread is left where the process ends
+        # After Ctrl-C what has begun is kept, and no thread is left where the process ends. The pool must not
+        # wait itself: a `join` that Ctrl-C ends takes a living thread for a dead one.
+        wait(workers)
+        pool.shutdown(wait=False)
         torch.set_num_threads(before)
-    if errors:
-        raise errors[0]
-
-
-def _wait(ends: Sequence[threading.Event]) -> None:
-    """Wait for the ends of threads; a `join` that Ctrl-C ends takes a living thread for a dead one."""
-    for one in ends:
-        one.wait()
+    for worker in workers:
+        worker.result()
 
 
 def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], None]) -> None:
-    import torch
-
     with torch.inference_mode():
         while (span := queue.take()) is not None:
             try:
@@ -282,8 +268,6 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
 
 def _is_plain(model: SentenceTransformer) -> bool:
     """Whether the first module is the library's Transformer with a fast tokenizer."""
-    from sentence_transformers.models import Transformer
-
     first = model[0]
     return type(first) is Transformer and bool(getattr(first.tokenizer, "is_fast", False))
 
@@ -312,8 +296,6 @@ class TokenizedTexts:
 
     def features(self, span: Span) -> dict[str, Any]:
         """Padded ids, the mask, and token types where the tokenizer has them: (texts, tokens)."""
-        import torch
-
         lengths = self._own[slice(*span)]
         columns = np.arange(max(int(lengths[0]), 1))
         left = self._tokenizer.padding_side == "left"
@@ -476,8 +458,6 @@ class Engine(ABC, Generic[Batch]):
             batch_tokens: Padded tokens that are encoded at once, which bounds memory; a longer text runs
                 alone. None for the device's default.
         """
-        import torch
-
         self.encoding = encoding
         self.device = str(model.device)
         self.tokens_seen = 0
@@ -519,8 +499,6 @@ class Engine(ABC, Generic[Batch]):
 
     def reload(self, load: Callable[[], Engine[Any]]) -> None:
         """Replace the model by a new load, never two in memory; no model is left if `load` fails."""
-        import torch
-
         del self.model
         gc.collect()
         if not self._on_cpu:
@@ -572,8 +550,6 @@ class Engine(ABC, Generic[Batch]):
         return self._pass({name: self._moved(value) for name, value in inputs.features(span).items()})
 
     def _moved(self, value: Any) -> Any:
-        import torch
-
         if self._on_cpu or not isinstance(value, torch.Tensor):
             return value
         if value.device.type == "cpu" and self.model.device.type == "cuda":
@@ -581,8 +557,6 @@ class Engine(ABC, Generic[Batch]):
         return value.to(self.model.device, non_blocking=True)
 
     def _halved(self, budget: int) -> None:
-        import torch
-
         with self._lock:
             self._budget = min(self._budget, budget)
             self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
@@ -650,21 +624,14 @@ class Encoder(Engine["Tensor"]):
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
         """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
         done: Batches = []
-        self._at_once_padded(
-            self._inputs(texts, prompt, role), lambda rows, vectors: done.append((rows, vectors))
-        )
-        return _gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
+        inputs = self._inputs(texts, prompt, role)
+        self._at_once_padded(inputs, lambda rows, vectors: done.append((rows, vectors)))
+        order = np.argsort(np.concatenate([rows for rows, _ in done]))
+        return np.concatenate([vectors.cpu().numpy() for _, vectors in done])[order]
 
 
 Batches = list[tuple[NDArray[np.int64], "Tensor"]]
 """For each batch its rows, and its vectors on the model's device."""
-
-
-def _gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Copy the vectors of the batches to their rows of `out` on the CPU."""
-    for rows, vectors in done:
-        out[rows] = vectors.cpu().numpy()
-    return out
 
 
 class _Keep:
@@ -685,7 +652,8 @@ class _Keep:
 
     def hand_over(self) -> None:
         done, self._done = self._done, []
-        _gathered(done, self._out)
+        for rows, vectors in done:
+            self._out[rows] = vectors.cpu().numpy()
         if self._keeper is None or not done:
             return
         rows = np.concatenate([rows for rows, _ in done])
@@ -725,8 +693,6 @@ def _use_onednn(model: nn.Module) -> None:
     torch uses MKL, which uses half of an AMD core's vector width; oneDNN uses all of it and is as fast
     elsewhere. The sums are of the same float32 products in another order.
     """
-    import torch
-
     backend: Any = torch.backends.mkldnn
     if not backend.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
@@ -736,8 +702,6 @@ def _use_onednn(model: nn.Module) -> None:
 
 
 def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    import torch
-
     pointwise = torch.ops.mkldnn._linear_pointwise
 
     def forward(x: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-from harness.core.errors import ModelError
+from harness.core.errors import DamagedModelError, ModelError
 
 MODEL_TYPE = "harness-encoder"
 """The `model_type` in a config.json of ours."""
@@ -148,7 +148,8 @@ class Architecture:
             "up": 2 * inside if fused else inside,
             **({"gate": inside} if self.gated and not fused else {}),
         }
-        found = {} if self._bare(layer) else self._norm(f"{at}.attention_norm")
+        bare = self.prenorm and layer == 0 and not self.first_attention_norm
+        found = {} if bare else self._norm(f"{at}.attention_norm")
         for name, rows in parts.items():
             found |= _linear(f"{at}.attention.{name}", rows, width, bias=self.qkv_bias)
         found |= _linear(f"{at}.attention.out", width, queries, bias=self.attention_out_bias)
@@ -157,9 +158,20 @@ class Architecture:
         found |= _linear(f"{at}.mlp.down", width, inside, bias=self.mlp_out_bias)
         return found | self._norm(f"{at}.mlp_norm")
 
-    def _bare(self, layer: int) -> bool:
-        """Whether a block begins without a norm."""
-        return self.prenorm and layer == 0 and not self.first_attention_norm
+    @staticmethod
+    def of_config(config: Mapping[str, Any], **own: Any) -> Architecture:
+        """The architecture of a published config, from its fields of our names and from the fields `own`.
+
+        Unless given, there are as many key and value heads as query heads, which share the width.
+
+        Raises:
+            KeyError: The config lacks a field.
+        """
+        values = {name: config[name] for name in _SAME_NAME if name not in own} | own
+        heads = values["num_attention_heads"]
+        values["num_key_value_heads"] = values.get("num_key_value_heads") or heads
+        values["head_dim"] = values.get("head_dim") or values["hidden_size"] // heads
+        return Architecture(**values)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Architecture:
@@ -175,14 +187,22 @@ class Architecture:
                 f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
                 hint="It was saved by a newer version of encoder-harness: install that one.",
             )
-        lacking = [f.name for f in fields(Architecture) if _required(f) and f.name not in values]
+        lacking = [
+            field.name
+            for field in fields(Architecture)
+            if field.name not in values and field.default is field.default_factory is MISSING
+        ]
         if lacking:
-            raise ModelError(
-                f"The model's architecture lacks {', '.join(lacking)}.",
-                hint="Fetch or write the model folder again.",
-            )
+            raise DamagedModelError(f"The model's architecture lacks {', '.join(lacking)}.")
         windows = tuple(values.get("windows", ()))
         return Architecture(**{**values, "head": Head(**head), "windows": windows})
+
+
+_SAME_NAME = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "pad_token_id", "initializer_range"),
+)
+"""Fields that most published configs have under the names of Architecture."""
 
 
 def _linear(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tuple[int, ...]]:
@@ -191,10 +211,6 @@ def _linear(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tupl
 
 def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
     return sorted(values.keys() - {field.name for field in fields(kind)})
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 @dataclass(frozen=True, kw_only=True)

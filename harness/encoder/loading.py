@@ -15,8 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import BoW, Normalize, Pooling, WordEmbeddings
 from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from harness.core.encoding import Encoding, LateInteraction
 from harness.core.errors import HarnessError, ModelError, UsageError
@@ -86,7 +90,6 @@ def load_any(
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-
     with _recorded() as report:
         model = OurSentenceTransformer(
             str(artifact.folder),
@@ -110,7 +113,6 @@ def _engine(
         return ContextualEncoder(model, encoding, batch_tokens=batch_tokens)
     if encoding.late_interaction is None:
         return Encoder(model, encoding, batch_tokens=batch_tokens)
-
     return TokenEncoder(model, encoding, batch_tokens=batch_tokens)
 
 
@@ -128,7 +130,6 @@ def _model_args(artifact: Artifact, encoding: Encoding) -> dict[str, Any]:
 def _build_late_interaction(
     artifact: Artifact, encoding: Encoding, _description: Description, device: str
 ) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
-
     with _recorded() as report:
         args = {"trust_remote_code": artifact.trust_remote_code, **_model_args(artifact, encoding)}
         model = open_modules(artifact.folder, args).to(device)
@@ -159,8 +160,6 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
 
 def _cut(module: nn.Module, length: int) -> bool:
     """Set the length at which a module cuts texts; False if it cannot cut."""
-    from sentence_transformers.models import BoW, WordEmbeddings
-
     if isinstance(module, BoW | WordEmbeddings) or not hasattr(module, "max_seq_length"):
         return False
     try:
@@ -171,8 +170,6 @@ def _cut(module: nn.Module, length: int) -> bool:
 
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
-    from sentence_transformers.models import Pooling
-
     for at, module in enumerate(model):
         own = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
         if isinstance(module, Pooling | AttentivePooling) and own != mode:
@@ -180,8 +177,6 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
 
 
 def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
-    from sentence_transformers.models import Normalize
-
     if wanted and not isinstance(model[-1], Normalize):
         model.append(Normalize())
     elif not wanted and isinstance(model[-1], Normalize):
@@ -203,8 +198,6 @@ def _explained(artifact: Artifact, error: Exception) -> ModelError:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Hide progress bars, load reports and warnings of the libraries."""
-    from transformers.utils import logging as transformers_logging
-
     library, transformers = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
     level, verbosity = library.level, transformers.get_verbosity()
     bars = transformers.is_progress_bar_enabled()
@@ -263,8 +256,6 @@ class _LoadReport:
 @contextmanager
 def _recorded() -> Iterator[_LoadReport]:
     """While open, every backbone that transformers loads is added to the report."""
-    from transformers import PreTrainedModel
-
     report = _LoadReport()
     patched: Any = PreTrainedModel
     original = PreTrainedModel.__dict__["from_pretrained"]
@@ -319,8 +310,6 @@ def _silent(
     role: Role,
 ) -> set[_UninitialisedTensor]:
     """The suspects that the vectors of one side do not depend on; empty where there are no gradients."""
-    import torch
-
     features: dict[str, Any]
     if late is None:
         way = route(model, role)

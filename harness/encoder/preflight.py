@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.encoding import Encoding, LateInteraction
-from harness.core.errors import ModelError, UsageError, nearest, shortened
+from harness.core.errors import DamagedModelError, ModelError, UsageError, nearest
 from harness.core.types import SIDES, Artifact
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
@@ -46,7 +46,7 @@ from harness.encoder.folder.modules import (
     weight_files,
 )
 from harness.encoder.folder.pooling import POOLING_FLAGS
-from harness.encoder.folder.tensors import FoundTensors, same_shape
+from harness.encoder.folder.tensors import FoundTensors, require_shapes, same_shape
 from harness.encoder.folder.trust import check_trust, library_types
 from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
 
@@ -118,9 +118,8 @@ def _check_modules(folder: Path) -> None:
             continue
         if not (place / "config.json").is_file():
             what = "no config.json" if place.is_dir() else "no such folder"
-            raise ModelError(
-                f"modules.json of {folder} names the module {known} in {sub}: there is {what}.",
-                hint="Fetch or write the model folder again.",
+            raise DamagedModelError(
+                f"modules.json of {folder} names the module {known} in {sub}: there is {what}."
             )
         if known == "Pooling":
             _check_pooling(place / "config.json")
@@ -152,10 +151,7 @@ def _check_dense(place: Path) -> None:
     said = (config.get("out_features"), config.get("in_features"))
     if tensors is not None and (weight is None or weight.shape != said):
         there = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
-        raise ModelError(
-            f"{place} has {there}, and its config.json says {said}.",
-            hint="Fetch or write the model folder again.",
-        )
+        raise DamagedModelError(f"{place} has {there}, and its config.json says {said}.")
 
 
 def _check_prefixes(place: Path, late: LateInteraction) -> None:
@@ -185,7 +181,7 @@ def _check_attentive(place: Path) -> None:
             hint="The number of heads must divide that of the dimensions.",
         )
     if tensors is not None:
-        _check_shapes(place, tensors, {"query": (heads, size // heads)})
+        require_shapes(place, tensors, {"query": (heads, size // heads)})
 
 
 def _check_two_stage(place: Path) -> None:
@@ -193,25 +189,7 @@ def _check_two_stage(place: Path) -> None:
     widths = [architecture_in(place / stage).hidden_size for stage in (CONTEXT_STAGE, TEXT_STAGE)]
     tensors = stored_tensors(module_weights(place, sharded=False))
     if tensors is not None:
-        _check_shapes(place, tensors, own_tensors(TwoStageSettings.of_folder(place), *widths))
-
-
-def _check_shapes(place: Path, tensors: Tensors, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse tensors of a module that have other names or shapes."""
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    mine, theirs = (
-        {n: s for n, s in one.items() if other.get(n) != s}
-        for one, other in ((found, wanted), (wanted, found))
-    )
-    if mine or theirs:
-        raise ModelError(
-            f"{place} has {_shapes(mine)}, and its config.json wants {_shapes(theirs)}.",
-            hint="Fetch or write the model folder again.",
-        )
-
-
-def _shapes(found: Mapping[str, tuple[int, ...]]) -> str:
-    return shortened([f"a tensor {name} of {shape}" for name, shape in found.items()], 3) or "no such tensor"
+        require_shapes(place, tensors, own_tensors(TwoStageSettings.of_folder(place), *widths))
 
 
 def _check_width(folder: Path, sub: str) -> None:
@@ -219,9 +197,8 @@ def _check_width(folder: Path, sub: str) -> None:
     size = read_object(folder / sub / "config.json")["word_embedding_dimension"]
     width = read_object(backbone_folder(folder) / "config.json").get("hidden_size", size)
     if size != width and read_modules(folder)[1][1] == sub:
-        raise ModelError(
-            f"{folder / sub} pools vectors of {size} dimensions, and those of its backbone have {width}.",
-            hint="Fetch or write the model folder again.",
+        raise DamagedModelError(
+            f"{folder / sub} pools vectors of {size} dimensions, and those of its backbone have {width}."
         )
 
 
@@ -384,15 +361,11 @@ def _table_rows(tensors: Tensors) -> int | None:
 
 def _rows(config: Config, tensors: Tensors | None) -> int | None:
     """The rows of the token embedding, from its tensor, else from the config."""
-    found = None if tensors is None else _table_rows(tensors)
-    said = config.get("vocab_size")
-    if (
-        found is None
-        and config.get("model_type") == MODEL_TYPE
-        and isinstance(config.get("architecture"), dict)
-    ):
-        said = config.get("vocab_size", config["architecture"].get("vocab_size"))
-    return found if found is not None else said if isinstance(said, int) else None
+    rows = None if tensors is None else _table_rows(tensors)
+    if rows is None:
+        within = config.get("architecture")  # of our own model type
+        rows = config.get("vocab_size", within.get("vocab_size") if isinstance(within, dict) else None)
+    return rows if isinstance(rows, int) else None
 
 
 def _check_tokenizer(place: Path, rows: int | None) -> None:
@@ -419,14 +392,13 @@ def _token_ids(place: Path) -> Iterator[tuple[int, str]]:
         elif (place / "vocab.txt").is_file():
             lines = (place / "vocab.txt").read_text(encoding="utf-8").splitlines()
             yield len(lines) - 1, "vocab.txt"
-        for name in ("added_tokens.json",):
-            yield from ((int(number), name) for number in read_object(place / name).values())
+        added = "added_tokens.json"
+        yield from ((int(number), added) for number in read_object(place / added).values())
         decoder = read_object(place / "tokenizer_config.json").get("added_tokens_decoder") or {}
         yield from ((int(number), "tokenizer_config.json") for number in decoder)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
-        raise ModelError(
-            f"The tokenizer in {place} cannot be read: {type(error).__name__}: {error}.",
-            hint="Fetch or write the model folder again.",
+        raise DamagedModelError(
+            f"The tokenizer in {place} cannot be read: {type(error).__name__}: {error}."
         ) from error
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -145,8 +146,6 @@ def check_encoder(
 
 def _measure_speed(encoder: Encoder | TokenEncoder) -> tuple[int, float]:
     """The tokens and seconds of encoding a long text on each core, by a model that is warm."""
-    import torch
-
     count = torch.get_num_threads() if encoder.device == "cpu" else 16
     began, before = time.perf_counter(), encoder.tokens_seen
     encoder.encode([f"{number} {LONG}" for number in range(count)], role=encoder.roles[0])
@@ -257,8 +256,6 @@ def _checksums(model: nn.Module) -> dict[str, int]:
 
 
 def _sum(tensor: Tensor) -> int:
-    import torch
-
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = tensor.contiguous().view(-1).view(integers.get(tensor.element_size(), torch.uint8))
     return int(bits.sum(dtype=torch.int64))

@@ -17,19 +17,23 @@ from typing import Any, Self, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer as LibraryModel
 from sentence_transformers.models import Module
 from sentence_transformers.util import fullname, import_from_string
 from torch import Tensor, nn
+from transformers import AutoTokenizer
 
 from harness.core.encoding import Encoding, LateInteraction, TextToken, TextTokens, TokenKind
 from harness.core.errors import ModelError
 from harness.core.types import SIDES, Artifact, Role
 from harness.encoder.engine import WINDOW, Engine, Keeper, Progress, Span, tokenized
 from harness.encoder.folder.colbert import COLBERT
-from harness.encoder.folder.files import module_weights, read_object
+from harness.encoder.folder.files import read_object
 from harness.encoder.folder.modules import read_modules
+from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.folder.trust import check_trust
+from harness.encoder.network.model import raw_tensors
 from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.storage.vectors import TokenVectors
 
@@ -59,8 +63,6 @@ class TokenProjection(Module):
 
     def save(self, output_path: str, *_args: Any, **_kwargs: Any) -> None:
         """Write the weights and the config into a folder, as PyLate's Dense has them."""
-        from safetensors.torch import save_file
-
         linear = self.linear
         config = {
             "in_features": linear.in_features,
@@ -86,23 +88,10 @@ class TokenProjection(Module):
         residual = bool(config.get("use_residual", False))
         sizes = (int(config["in_features"]), int(config["out_features"]))
         module = cls(*sizes, bool(config.get("bias", True)), activation, residual)
-        found, wanted = _tensors(folder), module.state_dict()
-        if {name: one.shape for name, one in found.items()} != {n: one.shape for n, one in wanted.items()}:
-            raise ModelError(
-                f"{folder} has {', '.join(sorted(found))}, and its config.json wants {', '.join(wanted)}.",
-                hint="Fetch or write the model folder again.",
-            )
-        module.load_state_dict(found)
+        tensors = raw_tensors(folder, sharded=False)
+        require_shapes(folder, tensors, {name: one.shape for name, one in module.state_dict().items()})
+        module.load_state_dict(tensors)
         return module
-
-
-def _tensors(folder: Path) -> dict[str, Tensor]:
-    (path,) = module_weights(folder, sharded=False)
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    return cast("dict[str, Tensor]", torch.load(path, map_location="cpu", weights_only=True))
 
 
 def open_modules(folder: Path, model_args: dict[str, Any]) -> SentenceTransformer:
@@ -260,8 +249,6 @@ def count_cut(artifact: Artifact, texts: Sequence[str], late: LateInteraction) -
         texts: Queries with their prompts.
         late: The settings of the vectors.
     """
-    from transformers import AutoTokenizer
-
     check_trust(artifact)
     (_, sub), *_ = read_modules(artifact.folder)
     shared = {"trust_remote_code": artifact.trust_remote_code, "local_files_only": True}

@@ -6,8 +6,8 @@ text, and gives the vector of the text. Source: Morris and Rush, Contextual Docu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -23,6 +23,7 @@ from harness.core.errors import ModelError
 from harness.core.types import Role
 from harness.encoder.engine import Encoder, Inputs, Keeper, Progress, TokenizedTexts, forward
 from harness.encoder.folder.modules import CONTEXT_STAGE, TEXT_STAGE
+from harness.encoder.folder.tensors import require_shapes
 from harness.encoder.folder.two_stage import TwoStageSettings, own_tensors
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.sentence_transformer import Transformer
@@ -217,7 +218,7 @@ class TwoStage(InputModule):
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings, as config.json has them."""
-        return self.settings.to_config()
+        return asdict(self.settings)
 
     @classmethod
     def load(  # type: ignore[override]
@@ -250,13 +251,9 @@ class TwoStage(InputModule):
             for name in (TEXT_STAGE, CONTEXT_STAGE)
         )
         module = cls(text, context, TwoStageSettings.of_folder(folder))
-        found, wanted = load_file(folder / _WEIGHTS), module._own_state()
-        if {name: one.shape for name, one in found.items()} != {n: one.shape for n, one in wanted.items()}:
-            raise ModelError(
-                f"{folder} has {', '.join(sorted(found))}, and its config.json wants {', '.join(wanted)}.",
-                hint="Fetch or write the model folder again.",
-            )
-        module.load_state_dict(found, strict=False)
+        tensors = load_file(folder / _WEIGHTS)
+        require_shapes(folder, tensors, {name: one.shape for name, one in module._own_state().items()})
+        module.load_state_dict(tensors, strict=False)
         return module
 
 
@@ -327,14 +324,9 @@ class ContextualEncoder(Encoder):
         keeper: Keeper[NDArray[np.float32]] | None = None,
     ) -> NDArray[np.float32]:
         """The context vectors of documents, (documents, dimension); arguments and errors as in `encode`."""
-        with self._first_stage():
-            return self.encode(documents, prompt=prompt, progress=progress, keeper=keeper)
-
-    @contextmanager
-    def _first_stage(self) -> Iterator[None]:
         self._first = True
         try:
-            yield
+            return self.encode(documents, prompt=prompt, progress=progress, keeper=keeper)
         finally:
             self._first = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,13 +27,13 @@ from harness.jobs.jobs import (
     texts_trained_on,
     with_weights,
 )
-from harness.search.plaid import AT, Recall, sampled_queries, shares_found
+from harness.search.plaid import AT, Corpus, Recall, sampled_queries, shares_found
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from harness.search.plaid_index import ExactSearch, KeptVectors, PlaidIndex
+    from harness.search.plaid_index import ExactSearch, PlaidIndex
     from harness.storage.vectors import Space, TokenVectors
 
 
@@ -211,12 +211,8 @@ class MaxSimRanker:
         self.seconds["recall"] += exact.seconds
         return made
 
-    def _corpus(
-        self, index: PlaidIndex, documents: Sequence[str], *, was_there: bool
-    ) -> KeptVectors | _PassingVectors:
+    def _corpus(self, index: PlaidIndex, documents: Sequence[str], *, was_there: bool) -> Corpus:
         """The documents of an index; their vectors are kept unless they take more than the limit."""
-        from harness.search.plaid_index import KeptVectors
-
         emit = self._context.emit
         follow = {
             "begin": lambda use: emit(Event(kind="ranking", text=use, texts=len(documents))),
@@ -225,7 +221,7 @@ class MaxSimRanker:
         space = self._context.space(*self._of, "document")
         size = _token_bytes(space.missing(documents), self._of[1])
         if size <= self._context.limits.keep_vectors * 1e9:
-            return KeptVectors(self._known(documents, "document"), documents, **follow)
+            return Corpus(self._known(documents, "document"), documents, **follow)
         note = f"about {human_size(size)} of vectors of documents are not kept: they are encoded "
         note += "again, for the recall of other queries" if was_there else "into the index"
         self._context.tell([note])
@@ -270,44 +266,34 @@ def _token_bytes(documents: Sequence[str], encoding: Encoding) -> int:
     return round(tokens * late.dimension * (2 if encoding.vectors == "float16" else 4))
 
 
-class _PassingVectors:
-    """The vectors of the tokens of documents that are too many to be kept.
+class _PassingVectors(Corpus):
+    """The documents of an index whose token vectors are too many to be kept.
 
     Those that the cache has not are encoded when they are needed and dropped. Some are needed twice: these
     lie in the folder in which the index is made, and go with it.
 
     Attributes:
-        texts: The documents.
         encoding: The encoding of those that the cache has not.
     """
 
     def __init__(
-        self,
-        encoding: TextEncoding,
-        space: Space,
-        texts: Sequence[str],
-        *,
-        folder: Path,
-        begin: Callable[[str], None],
-        progress: Callable[[int], None],
+        self, encoding: TextEncoding, space: Space, texts: Sequence[str], *, folder: Path, **follow: Any
     ) -> None:
         from harness.storage.vectors import Space
 
-        self.texts = texts
+        super().__init__(space, texts, **follow)
         self.encoding = encoding
-        self._folder = folder
-        self._space, self._own = space, Space(folder, space.identity)
-        self._begin, self._progress = begin, progress
+        self._folder, self._own = folder, Space(folder, space.identity)
 
-    def some(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+    def views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
         """The vectors of some documents, each (tokens, dimension), on disk from now on."""
-        missing = self._own.missing(self._space.missing(texts))
+        missing = self._own.missing(self.space.missing(texts))
         self.encoding.begin(len(missing), missing)
         self.encoding.write(missing, self._own, self._write)
         self._own.refresh()
-        own = self._space.missing(texts)
+        own = self.space.missing(texts)
         known = [*({*texts} - {*own})]
-        views = dict(zip(known, self._space.token_views(known), strict=True))
+        views = dict(zip(known, self.space.token_views(known), strict=True))
         views |= zip(own, self._own.token_views(own), strict=True)
         return [views[text] for text in texts]
 
@@ -316,28 +302,25 @@ class _PassingVectors:
 
     def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
         """The vectors of the documents of each part in turn."""
-        count = sum(len(self._own.missing(self._space.missing(part))) for part in parts)
-        if count:
-            self.encoding.begin(count)
-        else:
-            self._begin(use)
-        for part in parts:
-            yield self._of(part)
-            if not count:
-                self._progress(len(part))
+        count = sum(len(self._own.missing(self.space.missing(part))) for part in parts)
+        if not count:
+            yield from super().parts(parts, use)
+            return
+        self.encoding.begin(count)
+        yield from map(self._read, parts)
 
-    def _of(self, part: Sequence[str]) -> TokenVectors:
+    def _read(self, part: Sequence[str]) -> TokenVectors:
         """The vectors of documents: those of the cache, those of the folder, and the others as they come."""
         from harness.storage.vectors import TokenVectors
 
-        others = self._space.missing(part)
+        others = self.space.missing(part)
         new = self._own.missing(others)
         known = [*({*part} - {*others})]
         own = [*({*others} - {*new})]
-        found = [self._space.get_tokens(known)] if known else []
+        found = [self.space.get_tokens(known)] if known else []
         found += [self._own.get_tokens(own)] if own else []
         for few in filter(None, portions(new, characters=CPU_CHARACTERS)):
-            vectors = self._space.rounded(self.encoding.encode(few))
+            vectors = self.space.rounded(self.encoding.encode(few))
             assert isinstance(vectors, TokenVectors)
             found.append(vectors)
         places = {text: place for place, text in enumerate([*known, *own, *new])}

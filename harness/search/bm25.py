@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.core.arguments import join_settings, split_settings, with_settings
 from harness.core.encoding import BM25Method, Ranking
 from harness.core.errors import UsageError, nearest
 from harness.core.identity import digest, encoding_identity
@@ -27,14 +27,8 @@ STOP_WORDS: Mapping[str, str] = {
 RULES = 1
 """The version of how texts become words and words scores, raised whenever either changes."""
 
-_SETTINGS = tuple(field.name for field in fields(Ranking) if field.name not in ("output", "rules"))
-
-_NUMBERS: Mapping[str, tuple[float, float]] = {
-    "k1": (0.0, math.inf),
-    "b": (0.0, 1.0),
-    "delta": (0.0, math.inf),
-}
-"""The settings that are numbers, with their range."""
+_FIXED = ("output", "rules")
+"""The fields of a ranking that are no settings."""
 
 _WITH_DELTA: tuple[BM25Method, ...] = ("bm25l", "bm25+")
 """The methods whose scores depend on delta."""
@@ -63,9 +57,11 @@ def _name(ranking: Ranking) -> str:
     >>> _name(Ranking(b=0.4)), _name(Ranking())
     ('bm25:b=0.4', 'bm25')
     """
-    plain, given = asdict(Ranking()), asdict(ranking)
-    changed = [f"{name}={_text(given[name])}" for name in _SETTINGS if given[name] != plain[name]]
-    return f"{NAME}:{','.join(changed)}" if changed else NAME
+    usual, settings = (
+        {name: _text(value) for name, value in asdict(values).items() if name not in _FIXED}
+        for values in (Ranking(), ranking)
+    )
+    return join_settings(NAME, settings, usual)
 
 
 def _text(value: Any) -> str:
@@ -96,55 +92,38 @@ def ranking_text(settings: Mapping[str, Any]) -> str:
 
 
 def _ranking(text: str) -> Ranking:
-    _, _, given = text.partition(":")
-    found: dict[str, Any] = {}
-    for pair in filter(None, (part.strip() for part in given.split(","))):
-        name, equals, value = (part.strip() for part in pair.partition("="))
-        if name not in _SETTINGS:
-            raise _unknown("setting", name, _SETTINGS)
-        if not equals or not value:
-            raise UsageError(
-                f"The setting {name} of {NAME} has no value.", hint=f"Type e.g. {NAME}:k1=0.9,b=0.4."
-            )
-        if name in found:
-            raise UsageError(f"The setting {name} of {NAME} is given twice.", hint="Leave one of them out.")
-        found[name] = _number(name, value) if name in _NUMBERS else _choice(name, value)
-    if "delta" in found and found.get("method") not in _WITH_DELTA:
+    given = split_settings(text.partition(":")[2], of=NAME)
+    for name, choices in _CHOICES.items():
+        if name in given:
+            _check_choice(name, given[name], choices())
+    if "delta" in given and given.get("method") not in _WITH_DELTA:
         raise UsageError(
             f"Only the methods {' and '.join(_WITH_DELTA)} of {NAME} have a delta.",
-            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={_text(found['delta'])}.",
+            hint=f"Leave it out, or type e.g. {NAME}:method=bm25+,delta={given['delta']}.",
         )
-    return Ranking(**found, rules=RULES)
+    usual, example = Ranking(rules=RULES), f"{NAME}:{{}}=VALUE"
+    ranking = with_settings(usual, given, of=NAME, fixed=_FIXED, example=example)
+    # The sums make a -0 a 0, which has another key.
+    return replace(ranking, k1=ranking.k1 + 0.0, b=ranking.b + 0.0, delta=ranking.delta + 0.0)
 
 
-def _number(name: str, value: str) -> float:
-    least, most = _NUMBERS[name]
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not (least <= number <= most and math.isfinite(number)):
-        wanted = f"from {least:g} to {most:g}" if most < math.inf else f"{least:g} or more"
-        raise UsageError(
-            f"The setting {name} of {NAME} cannot be {value!r}.", hint=f"It is a number, {wanted}."
-        )
-    return number + 0.0  # which makes -0 a 0
+def _stemmers() -> Sequence[str]:
+    import Stemmer
+
+    return ("auto", "none", *sorted(Stemmer.algorithms()))
 
 
-def _choice(name: str, value: str) -> str:
-    known: Sequence[str] = get_args(BM25Method)
-    if name == "stop_words":
-        known = ("auto", "none", *STOP_WORDS)
-    elif name == "stemmer":
-        import Stemmer
-
-        known = ("auto", "none", *sorted(Stemmer.algorithms()))
-    if value not in known:
-        raise _unknown(name.replace("_", " "), value, known)
-    return value
+_CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
+    "method": lambda: get_args(BM25Method),
+    "stop_words": lambda: ("auto", "none", *STOP_WORDS),
+    "stemmer": _stemmers,
+}
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> UsageError:
-    close = nearest(name, known)
-    near = f"Did you mean {' or '.join(close)}? " if close else ""
-    return UsageError(f"{NAME} has no {what} {name!r}.", hint=f"{near}There is: {', '.join(known)}.")
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Refuse a value that is none of the choices of a setting."""
+    if value not in choices:
+        close = nearest(value, choices)
+        near = f"Did you mean {' or '.join(close)}? " if close else ""
+        hint = f"{near}There is: {', '.join(choices)}."
+        raise UsageError(f"{NAME} has no {name.replace('_', ' ')} {value!r}.", hint=hint)

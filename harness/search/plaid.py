@@ -9,20 +9,23 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core import files
+from harness.core.arguments import join_settings, split_settings, with_settings
 from harness.core.encoding import Plaid
-from harness.core.errors import UsageError, nearest, unknown
+from harness.core.errors import UsageError, unknown
 from harness.core.identity import digest
 from harness.core.types import SEED
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from harness.storage.vectors import Space, TokenVectors
 
 NAME = "plaid"
 """The name of the search, before its settings, and of its part of the cache."""
@@ -39,17 +42,6 @@ They are those of about 1.4 million documents of 180 tokens at 128 dimensions. U
 for them, and other settings and other queries need not encode again; MS MARCO takes several times of it.
 """
 
-_SETTINGS = tuple(field.name for field in fields(Plaid))
-
-_BITS = (1, 2, 4, 8)
-"""The bits of a component that fast-plaid can pack."""
-
-_LEAST: Mapping[str, int] = {"kmeans_niters": 1, "max_points_per_centroid": 1, "n_ivf_probe": 1}
-_LEAST = {**_LEAST, "n_full_scores": 4, "seed": 0, "top_k": 10}
-"""The smallest value of each setting that is a whole number."""
-
-_LARGEST = 2**31 - 1
-
 OF_INDEX = ("nbits", "kmeans_niters", "max_points_per_centroid", "seed")
 """The settings that make an index; the others only search it."""
 
@@ -64,40 +56,12 @@ def index_of(text: str | None) -> Plaid | None:
         UsageError: There is no such search or setting, or it cannot have this value.
     """
     name, colon, given = (text or AUTO).partition(":")
-    if name in (AUTO, EXACT) and not colon:
-        return None
-    if name == SCRIPT and not colon:
-        return Plaid(top_k=20)
+    if name in (AUTO, EXACT, SCRIPT) and not colon:
+        return Plaid(top_k=20) if name == SCRIPT else None
     if name != NAME:
         names = (AUTO, EXACT, NAME, SCRIPT)
         raise unknown("index", name, names, then=f"Type exact, or e.g. {NAME}:nbits=4,n_ivf_probe=16.")
-    found: dict[str, int] = {}
-    for pair in filter(None, (part.strip() for part in given.split(","))):
-        setting, _, value = (part.strip() for part in pair.partition("="))
-        if setting in found:
-            raise UsageError(
-                f"The setting {setting} of {NAME} is given twice.", hint="Leave one of them out."
-            )
-        found[setting] = _value(setting, value)
-    return Plaid(**found)
-
-
-def _value(setting: str, value: str) -> int:
-    if setting not in _SETTINGS:
-        close = nearest(setting, _SETTINGS)
-        near = f"Did you mean {' or '.join(close)}? " if close else ""
-        usual = asdict(Plaid()) | {"top_k": "all"}
-        has = ", ".join(f"{name}={number}" for name, number in usual.items())
-        raise UsageError(f"{NAME} has no setting {setting!r}.", hint=f"{near}It has: {has}.")
-    number = int(value) if value.isascii() and value.isdigit() else -1
-    if setting == "nbits":
-        possible, wanted = number in _BITS, f"one of {', '.join(map(str, _BITS))}"
-    else:
-        possible = _LEAST[setting] <= number <= _LARGEST
-        wanted = f"a whole number, {_LEAST[setting]} or more"
-    if not possible:
-        raise UsageError(f"The setting {setting} of {NAME} cannot be {value!r}.", hint=f"It is {wanted}.")
-    return number
+    return with_settings(Plaid(), split_settings(given, of=NAME), of=NAME, example=f"{NAME}:{{}}=VALUE")
 
 
 def index_option(settings: Mapping[str, Any]) -> str:
@@ -106,11 +70,7 @@ def index_option(settings: Mapping[str, Any]) -> str:
     >>> index_option({"nbits": 2, "seed": 42}), index_option({})
     ('plaid:nbits=2', 'plaid')
     """
-    usual = asdict(Plaid())
-    changed = [
-        f"{name}={settings[name]}" for name in _SETTINGS if settings.get(name, usual[name]) != usual[name]
-    ]
-    return f"{NAME}:{','.join(changed)}" if changed else NAME
+    return join_settings(NAME, settings, asdict(Plaid()))
 
 
 def index_text(settings: Mapping[str, Any]) -> str:
@@ -210,6 +170,43 @@ def sample_size(count: int) -> int:
     (5183, 521173)
     """
     return min(count, 1 + int(16 * math.sqrt(120 * count)))
+
+
+class Corpus:
+    """The documents of an index, whose token vectors are all in a space of the cache.
+
+    Args:
+        space: The space.
+        texts: The documents.
+        begin: Called with the use of the vectors when they begin to be read.
+        progress: Called with the number of documents done.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        texts: Sequence[str],
+        *,
+        begin: Callable[[str], None] = lambda _use: None,
+        progress: Callable[[int], None] = lambda _done: None,
+    ) -> None:
+        self.space = space
+        self.texts = texts
+        self._begin, self._progress = begin, progress
+
+    def views(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
+        """The vectors of some documents, each (tokens, dimension)."""
+        return self.space.token_views(texts)
+
+    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
+        """The vectors of the documents of each part in turn; `use` says for the user what for."""
+        self._begin(use)
+        for part in parts:
+            yield self._read(part)
+            self._progress(len(part))
+
+    def _read(self, part: Sequence[str]) -> TokenVectors:
+        return self.space.get_tokens(part)
 
 
 # Its recall

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,8 +33,8 @@ from harness.core import files
 from harness.core.encoding import Plaid
 from harness.core.errors import DataError, StoreError
 from harness.core.identity import canonical, digest
-from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, index_problem, sample_size
-from harness.search.search import top_k_of_block, top_k_of_blocks
+from harness.search.plaid import AT, MANIFEST, NAME, OF_INDEX, PART, Corpus, index_problem, sample_size
+from harness.search.search import split_blocks, top_k_of_block, top_k_of_blocks
 from harness.storage.leases import Leases
 from harness.storage.vectors import Space, TokenVectors
 
@@ -56,54 +56,6 @@ QUERIES_AT_ONCE = 256
 
 BLOCK_CHARACTERS = 8_000_000
 """The characters of the documents of a block; at most about two million vectors, 512 MB at 128 dimensions."""
-
-
-class Corpus(Protocol):
-    """The documents of an index and their vectors."""
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """The documents."""
-        ...
-
-    def some(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
-        """The vectors of some documents, each (tokens, dimension)."""
-        ...
-
-    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
-        """The vectors of the documents of each part in turn; `use` says for the user what for."""
-        ...
-
-
-class KeptVectors:
-    """The vectors of the tokens of documents, all of them in a space.
-
-    Attributes:
-        texts: The documents.
-    """
-
-    def __init__(
-        self,
-        space: Space,
-        texts: Sequence[str],
-        *,
-        begin: Callable[[str], None] = lambda _use: None,
-        progress: Callable[[int], None] = lambda _done: None,
-    ) -> None:
-        self.texts = texts
-        self._space = space
-        self._begin, self._progress = begin, progress
-
-    def some(self, texts: Sequence[str]) -> list[NDArray[np.float16]]:
-        """The vectors of some documents, each (tokens, dimension)."""
-        return self._space.token_views(texts)
-
-    def parts(self, parts: Sequence[Sequence[str]], use: str) -> Iterator[TokenVectors]:
-        """The vectors of the documents of each part in turn."""
-        self._begin(use)
-        for part in parts:
-            yield self._space.get_tokens(part)
-            self._progress(len(part))
 
 
 class ExactSearch:
@@ -235,16 +187,17 @@ class PlaidIndex:
 
     def _make(self, corpus: Corpus, exact: ExactSearch) -> bool:
         """Pass once over the documents, for what is not there."""
-        making = None if self.is_there else _Making(self, len(corpus.texts))
-        if making is None and self.exact(exact.key) is not None:
+        is_new = not self.is_there
+        if not is_new and self.exact(exact.key) is not None:
             return True
-        about = canonical({"identity": self.identity}).encode()
-        files.replace(self.part / MANIFEST, about)
-        if making is not None and not making.start(corpus):
+        files.replace(self.part / MANIFEST, canonical({"identity": self.identity}).encode())
+        making = _Making(self, corpus) if is_new else None
+        if making is not None and not making.start():
             return False
-        blocks, best = _blocks(corpus.texts), []
-        texts = [corpus.texts[start:end] for start, end in blocks]
-        use = "searching exactly" if making is None else "making the index"
+        lengths = np.fromiter(map(len, corpus.texts), np.int64, len(corpus.texts))
+        blocks = [*split_blocks(np.concatenate([[0], np.cumsum(lengths)]), BLOCK_CHARACTERS)]
+        texts, best = [corpus.texts[start:end] for start, end in blocks], []
+        use = "making the index" if is_new else "searching exactly"
         for (start, _), vectors in zip(blocks, corpus.parts(texts, use), strict=True):
             if making is not None:
                 making.add(start, vectors)
@@ -290,10 +243,11 @@ class PlaidIndex:
         places = self.places
         partitions = len(np.load(self.folder / _CENTROIDS, mmap_mode="r"))
         found: list[Any] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
-        with _guarded("search"), _library(self.folder, self.device) as index:
+        with _guarded("search"), _open(self.folder, self.device) as index:
             for rows in _equally_long(queries.lengths):
+                vectors = queries.take(rows).vectors
                 answers = index.search(
-                    _stacked(queries, rows),
+                    torch.from_numpy(vectors.reshape(len(rows), -1, vectors.shape[1])),
                     top_k=min(k, self.settings.top_k or k, len(places)),
                     n_full_scores=self.settings.n_full_scores,
                     n_ivf_probe=min(self.settings.n_ivf_probe, partitions),
@@ -322,21 +276,22 @@ def _ordered(
 class _Making:
     """An index in the making: of a sample first, then with the other documents in blocks."""
 
-    def __init__(self, index: PlaidIndex, count: int) -> None:
-        self._index = index
+    def __init__(self, index: PlaidIndex, corpus: Corpus) -> None:
+        self._index, self._corpus = index, corpus
         self._work = index.part / "index"
-        self._sample = np.sort(sampled_documents(count, index.settings.seed))
+        count = len(corpus.texts)
+        shuffled = np.random.default_rng(index.settings.seed).permutation(count)
+        self._sample = np.sort(shuffled[: sample_size(count)])
         self._places: list[NDArray[np.int64]] = []
 
-    def start(self, corpus: Corpus) -> bool:
+    def start(self) -> bool:
         """The index of the sample; False where too few of its documents have a vector."""
         shutil.rmtree(self._work, ignore_errors=True)
-        views = corpus.some([corpus.texts[place] for place in self._sample.tolist()])
-        there = np.array([len(view) > 0 for view in views], bool)
-        if np.count_nonzero(there) < LEAST_DOCUMENTS:
-            return False
-        self._places.append(self._sample[there])
+        views = self._corpus.views([self._corpus.texts[place] for place in self._sample.tolist()])
         vectors = [view for view in views if len(view)]
+        if len(vectors) < LEAST_DOCUMENTS:
+            return False
+        self._places.append(self._sample[[len(view) > 0 for view in views]])
         self._call("create", vectors, nbits=self._index.settings.nbits, n_samples_kmeans=len(vectors))
         return True
 
@@ -366,7 +321,7 @@ class _Making:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # parts of files cannot be written, and are not
             tensors = [torch.from_numpy(one).half() for one in vectors]
-        with _guarded("index"), torch.random.fork_rng(devices=gpus), _library(self._work, device) as library:
+        with _guarded("index"), torch.random.fork_rng(devices=gpus), _open(self._work, device) as library:
             torch.manual_seed(settings.seed)
             getattr(library, how)(
                 tensors,
@@ -395,33 +350,14 @@ class _Making:
                 raise
 
 
-def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """The first place and the end of each block of documents, by their characters."""
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    found, start = [], 0
-    while start < len(texts):
-        before = int(ends[start - 1]) if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, before + BLOCK_CHARACTERS, side="right")))
-        found.append((start, end))
-        start = end
-    return found
-
-
-def sampled_documents(count: int, seed: int) -> NDArray[np.int64]:
-    """The places of the documents of which an index is made first, (documents,)."""
-    return np.random.default_rng(seed).permutation(count)[: sample_size(count)]
-
-
 # fast-plaid
 
 
-@contextlib.contextmanager
-def _library(folder: Path, device: str) -> Iterator[Any]:
-    """fast-plaid on a folder."""
+def _open(folder: Path, device: str) -> Any:
+    """fast-plaid on a folder, as a context."""
     from fast_plaid.search import FastPlaid
 
-    with FastPlaid(index=str(folder), device=device, low_memory=True) as index:
-        yield index
+    return FastPlaid(index=str(folder), device=device, low_memory=True)
 
 
 @contextlib.contextmanager
@@ -446,9 +382,3 @@ def _equally_long(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     for length in np.unique(lengths[lengths > 0]):
         rows = np.flatnonzero(lengths == length)
         yield from (rows[start : start + QUERIES_AT_ONCE] for start in range(0, len(rows), QUERIES_AT_ONCE))
-
-
-def _stacked(queries: TokenVectors, rows: NDArray[np.int64]) -> Any:
-    """The vectors of queries with as many tokens each: (queries, tokens, dimension)."""
-    part = queries.take(rows)
-    return torch.from_numpy(part.vectors.reshape(len(rows), -1, part.vectors.shape[1]))

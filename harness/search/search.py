@@ -28,8 +28,6 @@ def top_k(
     similarity: Similarity = "cosine",
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The `k` most similar documents of each query, best first; of equal ones the first in the corpus."""
-    import torch
-
     k = min(k, count)
     parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERY_BLOCK)
     best = [np.empty((len(part), 0), np.int64) for part in parts]
@@ -85,22 +83,16 @@ def compare(
     query: NDArray[np.float32], documents: NDArray[np.float32], similarity: Similarity
 ) -> Sequence[float]:
     """The similarity of one query, shape (dimension,), to each of `documents`, (n, dimension)."""
-    import torch
-
     one = _prepare(torch.tensor(query)[None], similarity)
     scores: list[float] = _scores(one, _prepare(torch.tensor(documents), similarity), similarity)[0].tolist()
     return scores
 
 
 def _prepare(vectors: torch.Tensor, similarity: Similarity) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.normalize(vectors, dim=1) if similarity == "cosine" else vectors
 
 
 def _scores(queries: torch.Tensor, documents: torch.Tensor, similarity: Similarity) -> torch.Tensor:
-    import torch
-
     if similarity in ("cosine", "dot"):
         return queries @ documents.T
     return -torch.cdist(queries, documents, p=2.0 if similarity == "euclidean" else 1.0)
@@ -139,7 +131,7 @@ def maxsim(
     for columns in _document_blocks(documents, max(1, memory // (4 * rows))):
         block = documents.take(columns)
         tokens = _as_float(block, device)
-        for start, stop in _blocks(queries.offsets, rows):
+        for start, stop in split_blocks(queries.offsets, rows):
             part = queries.take(np.arange(start, stop))
             best = _best_products(_as_float(part, device) @ tokens.T, block.lengths, longest)
             out[start:stop, columns] = _sums(best, part.lengths)
@@ -147,8 +139,6 @@ def maxsim(
 
 
 def _as_float(vectors: TokenVectors, device: str) -> torch.Tensor:
-    import torch
-
     return torch.from_numpy(np.ascontiguousarray(vectors.vectors)).to(device).float()
 
 
@@ -157,20 +147,18 @@ def _document_blocks(documents: TokenVectors, tokens: int) -> Iterator[NDArray[n
     lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
-    ends = np.cumsum(lengths[order])
-    start = 0
-    while start < len(order):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + tokens, side="right")))
+    for start, stop in split_blocks(np.concatenate([[0], np.cumsum(lengths[order])]), tokens):
         yield order[start:stop]
-        start = stop
 
 
-def _blocks(offsets: NDArray[np.int64], tokens: int) -> Iterator[tuple[int, int]]:
-    """Texts in blocks of at most so many tokens, from a place to another; a longer one is alone."""
+def split_blocks(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Texts in blocks of at most `most` tokens or characters, from a place to another; a longer one is alone.
+
+    `offsets` are the first of each text and the end of the last.
+    """
     start = 0
     while start < len(offsets) - 1:
-        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + tokens, side="right")) - 1)
+        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1)
         yield start, stop
         start = stop
 
@@ -183,8 +171,6 @@ def _best_products(products: torch.Tensor, lengths: NDArray[np.int64], longest: 
         lengths: The tokens of each document.
         longest: See `maxsim`.
     """
-    import torch
-
     sizes, counts = np.unique(lengths, return_counts=True)
     found, start = [], 0
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
@@ -196,8 +182,6 @@ def _best_products(products: torch.Tensor, lengths: NDArray[np.int64], longest: 
 
 def _sums(best: torch.Tensor, lengths: NDArray[np.int64]) -> NDArray[np.float32]:
     """The sum over the tokens of each query: (queries, documents)."""
-    import torch
-
     if len(set(lengths.tolist())) == 1 and lengths[0]:
         found = best.unflatten(0, (len(lengths), int(lengths[0]))).sum(dim=1)
     else:
@@ -235,7 +219,7 @@ def top_k_by_maxsim(
     k = min(k, len(counts))
     width = queries.vectors.shape[1]
     weights = np.maximum(counts, -(-4 * len(queries) // width))  # of short documents the scores are larger
-    for start, end in _blocks(np.concatenate([[0], np.cumsum(weights)]), max(1, memory // (4 * width))):
+    for start, end in split_blocks(np.concatenate([[0], np.cumsum(weights)]), max(1, memory // (4 * width))):
         block = documents(start, end)
         scores = maxsim(queries, block, device=device, longest=longest, memory=memory)
         best = _merge(best, scores, start, k)

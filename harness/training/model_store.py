@@ -26,7 +26,7 @@ from typing import Any
 from harness.core import files
 from harness.core.errors import HarnessError, RecordError, StoreError
 from harness.core.lineage import DOCUMENTS, FILE, Lineage, ModelDocument, read_document
-from harness.core.types import Artifact
+from harness.core.types import artifact_slug
 from harness.encoder.folder.content import identify
 from harness.storage.remote import Remote
 from harness.training.training import LOG, MODEL, OUTPUT, read_log
@@ -322,8 +322,9 @@ class ModelStore:
         for work in self.root.glob(f"{_WORK}*"):
             staged = StoredModel.of(work / MODEL)
             if staged.document is not None and not staged.problem:
+                slug = artifact_slug(staged.document.name, staged.document.key)
                 with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
-                    self.put(staged.folder, staged.document, _slug(staged.document))
+                    self.put(staged.folder, staged.document, slug)
         for folder in self.leftovers():
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -402,12 +403,6 @@ def model_problem(folder: Path) -> str:
     if not found.problem and not folder.name.endswith(f"-{found.key[:12]}"):
         return f"its folder has the name of another key than {found.key[:12]}"
     return found.problem
-
-
-def _slug(document: ModelDocument) -> str:
-    return Artifact(
-        name=document.name, source="", folder=Path(), key=document.key, weights=document.weights
-    ).slug
 
 
 def _begun(work: Path) -> dict[str, Any]:

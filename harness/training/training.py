@@ -402,7 +402,6 @@ def read_spec(folder: Path, rank: int) -> TrainingSpec:
 _MARKER = "files.json"
 """The names of a checkpoint's files with their sizes and hashes, written last."""
 
-
 _KEPT = 2
 """The number of checkpoints that are kept."""
 

@@ -37,12 +37,16 @@ IGNORED = {
     r"linear\.weight": "it is the projection of a ColBERT",
 }
 
-DEFAULTS: Config = {
-    "vocab_size": 30_522,
+BASE_SIZE = {
     "hidden_size": 768,
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
     "intermediate_size": 3072,
+}
+
+DEFAULTS: Config = {
+    "vocab_size": 30_522,
+    **BASE_SIZE,
     "hidden_act": "gelu",
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.1,
@@ -54,14 +58,7 @@ DEFAULTS: Config = {
 }
 """Defaults of a config.json, from transformers' BertConfig."""
 
-BASE = {
-    "model_type": "bert",
-    "vocab_size": 30_522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-}
+BASE = {"model_type": "bert", "vocab_size": 30_522, **BASE_SIZE}
 
 LARGE_SIZE = {
     "hidden_size": 1024,
@@ -75,17 +72,9 @@ MINILM_SIZE = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 
 
 def shape(config: Config) -> Architecture:
     """The architecture of a BertConfig."""
-    heads = config["num_attention_heads"]
     hidden, attention = config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]
-    return Architecture(
-        vocab_size=config["vocab_size"],
-        hidden_size=config["hidden_size"],
-        num_hidden_layers=config["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=config["hidden_size"] // heads,
-        intermediate_size=config["intermediate_size"],
-        max_position_embeddings=config["max_position_embeddings"],
+    return Architecture.of_config(
+        config,
         positions="learned",
         token_types=config["type_vocab_size"],
         norm_eps=config["layer_norm_eps"],
@@ -97,8 +86,6 @@ def shape(config: Config) -> Architecture:
         pooler=True,
         head=Head(activation=config["hidden_act"]),
         tie_word_embeddings=config.get("tie_word_embeddings", True),
-        pad_token_id=config["pad_token_id"],
-        initializer_range=config["initializer_range"],
     )
 
 

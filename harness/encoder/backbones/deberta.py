@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from harness.encoder.backbones import bert
 from harness.encoder.family import BackboneEntry, Family
 
 V3_BASE = {
     "model_type": "deberta-v2",
     "vocab_size": 128_100,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
+    **bert.BASE_SIZE,
     "max_position_embeddings": 512,
     "relative_attention": True,
     "position_buckets": 256,
@@ -21,13 +19,7 @@ V3_BASE = {
     "type_vocab_size": 0,
 }
 
-V3_LARGE = {
-    **V3_BASE,
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
+V3_LARGE = {**V3_BASE, **bert.LARGE_SIZE}
 
 BACKBONE = BackboneEntry(
     name="deberta",

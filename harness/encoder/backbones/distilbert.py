@@ -60,16 +60,12 @@ BASE = {
 
 def _shape(config: Config) -> Architecture:
     """The architecture of a DistilBertConfig, without dropout after attention."""
-    heads = config["n_heads"]
-    return Architecture(
-        vocab_size=config["vocab_size"],
+    return Architecture.of_config(
+        config,
         hidden_size=config["dim"],
         num_hidden_layers=config["n_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=config["dim"] // heads,
+        num_attention_heads=config["n_heads"],
         intermediate_size=config["hidden_dim"],
-        max_position_embeddings=config["max_position_embeddings"],
         positions="learned",
         activation=config["activation"],
         embedding_dropout=config["dropout"],
@@ -77,8 +73,6 @@ def _shape(config: Config) -> Architecture:
         mlp_out_dropout=config["dropout"],
         head=Head(activation=config["activation"]),
         tie_word_embeddings=config["tie_word_embeddings"],
-        pad_token_id=config["pad_token_id"],
-        initializer_range=config["initializer_range"],
     )
 
 

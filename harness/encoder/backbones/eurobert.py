@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.encoder.backbones import bert
 from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "layers.{n}"
@@ -30,10 +31,7 @@ OWN_CLASSES = ("Config", "Model", "PreTrainedModel", "ForMaskedLM", "ForSequence
 
 DEFAULTS: Config = {
     "vocab_size": 128_256,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
+    **bert.BASE_SIZE,
     "hidden_act": "silu",
     "max_position_embeddings": 8192,
     "rope_parameters": {"rope_theta": 10_000.0, "rope_type": "default"},
@@ -70,16 +68,10 @@ SIZES = {
 def _shape(config: Config) -> Architecture:
     """The architecture of a EuroBertConfig; its only dropout is that of attention weights."""
     attention_bias, mlp_bias = config["attention_bias"], config["mlp_bias"]
-    heads = config["num_attention_heads"]
-    return Architecture(
-        vocab_size=config["vocab_size"],
-        hidden_size=config["hidden_size"],
-        num_hidden_layers=config["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-        intermediate_size=config["intermediate_size"],
-        max_position_embeddings=config["max_position_embeddings"],
+    return Architecture.of_config(
+        config,
+        num_key_value_heads=config.get("num_key_value_heads"),
+        head_dim=config.get("head_dim"),
         positions="rotary",
         rotary_theta=config["rope_parameters"]["rope_theta"],
         norm="rms",
@@ -96,8 +88,6 @@ def _shape(config: Config) -> Architecture:
         attention_dropout=config["attention_dropout"],
         head=Head(dense=False, norm=False, decoder_bias=mlp_bias),
         tie_word_embeddings=config["tie_word_embeddings"],
-        pad_token_id=config["pad_token_id"],
-        initializer_range=config["initializer_range"],
     )
 
 

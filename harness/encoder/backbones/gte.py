@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.encoder.backbones import bert
 from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "encoder.layer.{n}"
@@ -53,37 +54,25 @@ DEFAULTS: Config = {
 
 BASE = {
     "model_type": "new",
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
+    **bert.BASE_SIZE,
     "max_position_embeddings": 8192,
     "rope_theta": 500_000.0,
 }
 
 LARGE = {
     **BASE,
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
+    **bert.LARGE_SIZE,
     "rope_theta": 160_000.0,
 }
 
 
 def _shape(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
-    heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
+    hidden = full["hidden_dropout_prob"]
     scaling = _scaling(full)
     positions = full["max_position_embeddings"] * (scaling["factor"] if scaling else 1)
-    return Architecture(
-        vocab_size=full["vocab_size"],
-        hidden_size=width,
-        num_hidden_layers=full["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=width // heads,
-        intermediate_size=full["intermediate_size"],
+    return Architecture.of_config(
+        full,
         max_position_embeddings=int(positions),
         positions="rotary",
         token_types=full["type_vocab_size"],
@@ -103,7 +92,6 @@ def _shape(config: Config) -> Architecture:
         head=Head(activation=full["hidden_act"]),
         tie_word_embeddings=full["tie_word_embeddings"],
         pad_token_id=full["pad_token_id"] or 0,
-        initializer_range=full["initializer_range"],
     )
 
 

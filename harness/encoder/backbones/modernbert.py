@@ -68,18 +68,10 @@ LARGE = {
 
 
 def _shape(config: Config) -> Architecture:
-    heads = config["num_attention_heads"]
     local = config["local_attention"] // 2
     rotary = config["rope_parameters"]
-    return Architecture(
-        vocab_size=config["vocab_size"],
-        hidden_size=config["hidden_size"],
-        num_hidden_layers=config["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=config["hidden_size"] // heads,
-        intermediate_size=config["intermediate_size"],
-        max_position_embeddings=config["max_position_embeddings"],
+    return Architecture.of_config(
+        config,
         positions="rotary",
         rotary_theta=rotary["full_attention"]["rope_theta"],
         rotary_theta_local=rotary["sliding_attention"]["rope_theta"],
@@ -108,8 +100,6 @@ def _shape(config: Config) -> Architecture:
             decoder_bias=config["decoder_bias"],
         ),
         tie_word_embeddings=config["tie_word_embeddings"],
-        pad_token_id=config["pad_token_id"],
-        initializer_range=config["initializer_range"],
     )
 
 

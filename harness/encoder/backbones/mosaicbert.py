@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.encoder.backbones import bert
 from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "encoder.layer.{n}"
@@ -19,11 +20,7 @@ ENCODER = {
     "pooler.dense": "pooler.dense",
 }
 
-HEAD = {
-    "head.dense": "cls.predictions.transform.dense",
-    "head.norm": "cls.predictions.transform.LayerNorm",
-    "head.decoder": "cls.predictions.decoder",
-}
+HEAD = {name: bert.HEAD[name] for name in ("head.dense", "head.norm", "head.decoder")}
 
 IGNORED = {r"classifier\..*": "it belongs to a classification head"}
 
@@ -43,32 +40,17 @@ BASE = {
     "model_type": "bert",
     "alibi_starting_size": 512,
     "vocab_size": 30_528,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
+    **bert.BASE_SIZE,
 }
 
-LARGE = {
-    **BASE,
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
+LARGE = {**BASE, **bert.LARGE_SIZE}
 
 
 def _shape(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
-    heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
-    return Architecture(
-        vocab_size=full["vocab_size"],
-        hidden_size=width,
-        num_hidden_layers=full["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=width // heads,
-        intermediate_size=full["intermediate_size"],
+    hidden = full["hidden_dropout_prob"]
+    return Architecture.of_config(
+        full,
         max_position_embeddings=max(full["max_position_embeddings"], full["alibi_starting_size"]),
         positions="alibi",
         token_types=full["type_vocab_size"],
@@ -84,8 +66,6 @@ def _shape(config: Config) -> Architecture:
         pooler=True,
         # The authors' code fixes the eps of the head's norm, whatever the config says.
         head=Head(activation=full["hidden_act"], norm_eps=1e-12),
-        pad_token_id=full["pad_token_id"],
-        initializer_range=full["initializer_range"],
     )
 
 

@@ -54,16 +54,10 @@ BASE = {
 
 def _shape(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
-    heads, width = full["num_attention_heads"], full["hidden_size"]
     # Three matrices of two thirds of the width have as many parameters as two of the whole width.
     inside = int(2 * full["intermediate_size"] / 3)
-    return Architecture(
-        vocab_size=full["vocab_size"],
-        hidden_size=width,
-        num_hidden_layers=full["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=width // heads,
+    return Architecture.of_config(
+        full,
         intermediate_size=-(-inside // MULTIPLE) * MULTIPLE,
         max_position_embeddings=full["max_length"],
         positions="rotary",
@@ -83,7 +77,6 @@ def _shape(config: Config) -> Architecture:
         mlp_out_bias=False,
         head=Head(dense=False, norm=False),
         tie_word_embeddings=False,
-        pad_token_id=full["pad_token_id"],
         # NeoBERT draws uniformly from plus or minus this range; its standard deviation is range / √3.
         initializer_range=full["decoder_init_range"] / 3**0.5,
     )

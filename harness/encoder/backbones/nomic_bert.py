@@ -91,15 +91,14 @@ BASE = {
 
 def _shape(config: Config) -> Architecture:
     full = {**DEFAULTS, **config}
-    width, heads, act = full["n_embd"], full["n_head"], full["activation_function"]
+    width, act = full["n_embd"], full["activation_function"]
     positions, scaling = _scaling(full)
-    return Architecture(
+    return Architecture.of_config(
+        full,
         vocab_size=_multiple(full["vocab_size"], full["pad_vocab_size_multiple"]),
         hidden_size=width,
         num_hidden_layers=full["n_layer"],
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=width // heads,
+        num_attention_heads=full["n_head"],
         intermediate_size=_multiple(full["n_inner"] or int(8 * width / 3), MULTIPLE),
         max_position_embeddings=positions,
         positions="rotary",
@@ -125,7 +124,6 @@ def _shape(config: Config) -> Architecture:
             decoder_bias=full["mlp_fc1_bias"],
         ),
         pad_token_id=full["pad_token_id"] or 0,
-        initializer_range=full["initializer_range"],
     )
 
 

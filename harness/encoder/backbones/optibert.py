@@ -54,14 +54,13 @@ NEO = {
 def _shape(config: Config) -> Architecture:
     """The architecture from the model's arguments in Lingua, with its defaults."""
     width, given = config["dim"], config.get("head_dim")
-    heads = config.get("n_heads") or width // given
-    return Architecture(
-        vocab_size=config["vocab_size"],
+    return Architecture.of_config(
+        config,
         hidden_size=width,
         num_hidden_layers=config["n_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=config.get("n_kv_heads") or heads,
-        head_dim=given or width // heads,
+        num_attention_heads=config.get("n_heads") or width // given,
+        num_key_value_heads=config.get("n_kv_heads"),
+        head_dim=given,
         intermediate_size=_inside(config),
         max_position_embeddings=config.get("max_seqlen", 1024),
         positions="rotary",

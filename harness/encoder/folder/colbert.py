@@ -22,7 +22,6 @@ Default = TypeVar("Default", bool, int, str, list[str])
 SETTINGS = "config_sentence_transformers.json"
 """The file with the settings of a model of several modules."""
 
-
 COLBERT = "ColBERT"
 """The type of a PyLate model in its settings."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -283,9 +283,9 @@ def check_external_references(folder: Path) -> None:
         ModelError: A setting names other weights, an adapter, another tokenizer or a kernel.
     """
     for place in module_folders(folder):
-        _check_config(place / "config.json")
+        _check_settings(place / "config.json", ["transformers_weights"])
         for path in sorted(place.glob("sentence_*_config.json")):
-            _check_arguments(path)
+            _check_settings(path, REFUSED)
         if (place / "adapter_config.json").is_file() and (place / "config.json").is_file():
             raise ModelError(
                 f"{place} holds an adapter, whose base model lies elsewhere.",
@@ -293,32 +293,21 @@ def check_external_references(folder: Path) -> None:
             )
 
 
-def _check_config(path: Path) -> None:
+def _check_settings(path: Path, names: Iterable[str]) -> None:
+    """Refuse settings of these names, and an attention named like a repository: it is code from the hub."""
     for part in _parts(read_object(path)):
-        if part.get("transformers_weights") is not None:
-            raise _refusal(path, "transformers_weights", REFUSED["transformers_weights"])
-        _check_attention(path, part)
-
-
-def _check_arguments(path: Path) -> None:
-    for part in _parts(read_object(path)):
-        for name, what in REFUSED.items():
+        for name in names:
             if name in part and not _is_harmless(name, part[name]):
-                raise _refusal(path, name, what)
-        _check_attention(path, part)
+                raise _refusal(path, name, REFUSED[name])
+        for name in ("attn_implementation", "_attn_implementation"):
+            if "/" in str(part.get(name)):
+                raise _refusal(path, name, "fetches code")
 
 
 def _is_harmless(name: str, value: Any) -> bool:
     if name == "use_safetensors":  # safetensors are preferred anyway
         return value is None or value is True
     return value in NOTHING
-
-
-def _check_attention(path: Path, part: Mapping[str, Any]) -> None:
-    """Refuse an attention named like a repository: it is compiled code from the hub."""
-    for name in ("attn_implementation", "_attn_implementation"):
-        if "/" in str(part.get(name)):
-            raise _refusal(path, name, "fetches code")
 
 
 def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

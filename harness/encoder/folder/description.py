@@ -276,8 +276,9 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         pooling=read_pooling(folder, modules),
         usual_pooling=family_pooling(folder),
         normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
-        max_length=_longest_text(found),
-        position_limit=_max_requested_length(found),
+        # The longest tower's, among those that cut at all.
+        max_length=max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT),
+        position_limit=max((length.limit for length in found if length.limit is not None), default=None),
         lengths=found,
         prompts=_prompts(library),
         default_prompt_name=library.get("default_prompt_name"),
@@ -412,7 +413,6 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
 
-
 OFFSET_MODELS = frozenset(
     {
         "camembert",
@@ -430,7 +430,6 @@ OFFSET_MODELS = frozenset(
     }
 )
 """Model types whose position table starts after the padding id, as in RoBERTa."""
-
 
 UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
 """Model types with relative positions, for which the length in the config is no limit."""
@@ -450,16 +449,6 @@ def lengths(folder: Path, *, own_code: bool = False) -> tuple[_TokenLimits, ...]
     """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
     entered = input_modules(folder) or [("", "")]
     return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
-
-
-def _longest_text(found: Sequence[_TokenLimits]) -> int:
-    """The largest length at which a module cuts texts, among those that cut at all."""
-    return max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT)
-
-
-def _max_requested_length(found: Sequence[_TokenLimits]) -> int | None:
-    """The largest length that may be requested of any module, None if no file names a limit."""
-    return max((length.limit for length in found if length.limit is not None), default=None)
 
 
 def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> _TokenLimits:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import ModelError
+from harness.core.errors import DamagedModelError, ModelError
 from harness.encoder import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Family
 from harness.encoder.folder.files import module_weights, read_json, read_object
@@ -15,10 +15,8 @@ from harness.encoder.folder.files import module_weights, read_json, read_object
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""
 
-
 ATTENTIVE = "AttentivePooling"
 """Our own pooling, whose weights over the tokens are learned."""
-
 
 TWO_STAGE = "TwoStage"
 """Our own module of two backbones, whose vectors depend on context documents."""
@@ -26,7 +24,6 @@ TWO_STAGE = "TwoStage"
 
 TEXT_STAGE, CONTEXT_STAGE = "text", "context"
 """The subfolders of its backbones: that of texts, and that of context documents."""
-
 
 WEIGHTED = frozenset(
     {
@@ -45,7 +42,6 @@ WEIGHTED = frozenset(
 )
 """The modules that read weights from their folder."""
 
-
 LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
     "Asym",
     "BoW",
@@ -57,7 +53,6 @@ LIBRARY = (WEIGHTED - {ATTENTIVE, TWO_STAGE}) | {
 }
 """All sentence-transformers modules; Asym is the old name of Router."""
 
-
 OWN = {
     "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
     "harness.encoder.sentence_transformer.Transformer": "Transformer",
@@ -67,7 +62,6 @@ OWN = {
 }
 """Modules of ours and of PyLate by their type; our Transformer stands for the library's, PyLate's projection
 of token vectors for its Dense."""
-
 
 TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
 """The spelling of a library module's type: the class, or the class in the file of its name."""
@@ -201,7 +195,6 @@ OTHER_FORMATS = {
 }
 """Weights that never load, and what to do with them."""
 
-
 SHARDED = (None, "Transformer", "CLIPModel")
 """Modules that transformers loads, which supports sharded weights; None is a module of the model's own."""
 
@@ -254,9 +247,7 @@ def own_architecture(config: Mapping[str, Any]) -> Architecture:
     """
     values = config.get("architecture")
     if not isinstance(values, Mapping):
-        raise ModelError(
-            "The config.json of the model has no architecture.", hint="Fetch or write the model folder again."
-        )
+        raise DamagedModelError("The config.json of the model has no architecture.")
     return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
 
 

@@ -26,14 +26,11 @@ POOLING_FLAGS = {
 """The flags of a Pooling config and their modes, in the order of the name: "cls+mean+max" is the library's
 name for these three, although its vector has the maximum before the mean."""
 
-
 OWN_POOLING = "own"
 """The pooling of a model that has no Pooling module."""
 
-
 ATTENTION = "attention"
 """The pooling whose weights over the tokens are learned, which only a model that has it can use."""
-
 
 WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 """The names under which configs have the width of a backbone."""

@@ -5,12 +5,13 @@ Works on tensors and on the entries of a file's header alike, and imports no tor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
-from harness.core.errors import ModelError, shortened
+from harness.core.errors import DamagedModelError, ModelError, shortened
 from harness.encoder.family import ENCODER, Architecture, Names
 
 DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
@@ -167,6 +168,26 @@ class FoundTensors:
             return self.names.theirs(ours.removeprefix(ENCODER), with_head=self.prefixed)
         except KeyError:
             return f"{ours} (which the family has no name for)"
+
+
+def require_shapes(place: Path, tensors: Mapping[str, Any], wanted: Shapes) -> None:
+    """Refuse tensors of a module that have other names or shapes than its config says.
+
+    Raises:
+        ModelError: A tensor is missing, left over, or of another shape.
+    """
+    found = {(name, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    due = {(name, tuple(shape)) for name, shape in wanted.items()}
+    if found != due:
+        raise DamagedModelError(
+            f"{place} has {_named(found - due)}, and its config.json wants {_named(due - found)}."
+        )
+
+
+def _named(tensors: Collection[tuple[str, tuple[int, ...]]]) -> str:
+    return (
+        shortened([f"a tensor {name} of {shape}" for name, shape in sorted(tensors)], 3) or "no such tensor"
+    )
 
 
 def left_out(names: Sequence[str], why: str) -> str:

@@ -6,11 +6,14 @@ the choice is said at the setting.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from harness.core.errors import ModelError
 from harness.encoder.family import Architecture
@@ -64,11 +67,11 @@ class TwoStageSettings:
         replacement: Whether an evaluation draws context documents with replacement, as the authors do.
     """
 
-    size: int = 512
-    prompts: int = 8
+    size: Annotated[int, Interval(ge=1)] = 512
+    prompts: Annotated[int, Interval(ge=1)] = 8
     pooling: Pooling = "text"
     rotary_from: RotaryStart = "text"
-    sequence_dropout: float = 0.0
+    sequence_dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     shuffle: bool = True
     tied: bool = False
     replacement: bool = False
@@ -109,10 +112,6 @@ class TwoStageSettings:
             hint=f"{' or '.join(filter(None, (fewer, shorter))).capitalize() or 'Take another backbone'}.",
         )
 
-    def to_config(self) -> dict[str, Any]:
-        """The settings as config.json has them."""
-        return asdict(self)
-
     @staticmethod
     def of_folder(folder: Path) -> TwoStageSettings:
         """The settings in the folder of the module.
@@ -125,34 +124,23 @@ class TwoStageSettings:
     @staticmethod
     def of(config: Mapping[str, Any], path: Path | str) -> TwoStageSettings:
         """The settings in a config.json, checked; `path` is named in errors."""
-        defaults = asdict(TwoStageSettings())
-        strange = sorted(config.keys() - defaults.keys())
+        from pydantic import TypeAdapter, ValidationError
+
+        strange = sorted(config.keys() - asdict(TwoStageSettings()).keys())
         if strange:
             raise ModelError(
                 f"{path} has settings that are not known here: {', '.join(strange)}.",
                 hint="It was saved by a newer version of encoder-harness: install that one.",
             )
-        for field in fields(TwoStageSettings):
-            value = config.get(field.name, defaults[field.name])
-            problem = _problem(field.name, value, defaults[field.name])
-            if problem:
-                raise ModelError(f"{path} has {field.name} = {value!r}: {problem}.", hint="Save it anew.")
-        return replace(TwoStageSettings(), **config)
-
-
-_CHOICES = {"pooling": get_args(Pooling), "rotary_from": get_args(RotaryStart)}
-
-
-def _problem(name: str, value: Any, default: Any) -> str:
-    """The reason why a value is none for a setting; empty if it is."""
-    if name in _CHOICES:
-        return "" if value in _CHOICES[name] else f"it is one of {', '.join(_CHOICES[name])}"
-    if name == "sequence_dropout":
-        share = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
-        return "" if share else "it is a share from 0 to below 1"
-    if type(value) is not type(default):
-        return f"it is a {'number' if isinstance(default, int) else 'word'}"
-    return "it is 1 or more" if name in ("size", "prompts") and value < 1 else ""
+        try:
+            # As JSON: a strict check of Python objects wants the dataclass itself.
+            return TypeAdapter(TwoStageSettings).validate_json(json.dumps(dict(config)), strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            said = f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"
+            raise ModelError(
+                f"{path} has {problem['loc'][0]} = {problem['input']!r}: {said}.", hint="Save it anew."
+            ) from error
 
 
 def own_tensors(settings: TwoStageSettings, context: int, text: int) -> dict[str, tuple[int, ...]]:

@@ -47,8 +47,6 @@ def _frequencies(
     head_dim: int, theta: float, lengths: Tensor, *, scaling: Mapping[str, Any] | None = None
 ) -> Tensor:
     """The rotation of each pair of dimensions from one position to the next, in radians."""
-    import torch
-
     steps = torch.arange(0, head_dim, 2, device=lengths.device, dtype=torch.float32)[None] / head_dim
     plain = torch.pow(theta, steps).reciprocal()
     if scaling is None:
@@ -76,8 +74,6 @@ def _table(positions: Tensor, frequency: Tensor) -> Table:
 
 def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
     """Each head's vector, rotated by its position; computed in float32."""
-    import torch
-
     cosine, sine = turn
     first, second = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, dim=-1)
     # The product of a half-precision and a float32 tensor is float32.
@@ -91,8 +87,6 @@ def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
 
 def _spread(steps: Tensor, factor: float, mixed: float) -> Tensor:
     """The divisor of each pair of dimensions: from little for the first to `factor` for the last."""
-    import torch
-
     count = steps.shape[-1]
     ranks = torch.arange(1, count + 1, device=steps.device, dtype=torch.float32)
     return (ranks.pow(mixed) * (math.log(factor) / math.pow(count, mixed))).exp()
@@ -332,8 +326,6 @@ class Packing:
     @staticmethod
     def of(compute: Tensor, attend: Tensor) -> Packing:
         """The packing of a batch; a text without attended tokens attends to all of its computed ones."""
-        import torch
-
         compute = compute | attend
         lengths = compute.sum(dim=1)
         order = torch.argsort(lengths, descending=True, stable=True)
@@ -379,7 +371,5 @@ class Packing:
 
     def text_lengths(self) -> Tensor:
         """(tokens,) the length of each token's text."""
-        import torch
-
         lengths = torch.tensor(self.lengths, device=self.index.device, dtype=torch.long)
         return lengths.repeat_interleave(lengths, output_size=len(self.index))

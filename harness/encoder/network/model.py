@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
 from harness.core.errors import ModelError
@@ -123,15 +124,6 @@ class EncoderModel(EncoderPreTrainedModel):
         self.attention_asked = AUTO
         self.attention_as_run = ""
         self.post_init()  # type: ignore[no-untyped-call]
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The token embedding."""
-        return self.embeddings.tokens
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the token embedding."""
-        assert isinstance(value, nn.Embedding)
-        self.embeddings.tokens = value
 
     @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
     def forward(
@@ -296,14 +288,6 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         self.head = MaskedHead(self.shape)
         self.post_init()  # type: ignore[no-untyped-call]
 
-    def get_input_embeddings(self) -> nn.Module:
-        """The token embedding."""
-        return self.encoder.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the token embedding."""
-        self.encoder.set_input_embeddings(value)
-
     def get_output_embeddings(self) -> nn.Module:
         """The decoder."""
         return self.head.decoder
@@ -423,12 +407,10 @@ def read_tensors(
     return FoundTensors.of(raw_tensors(folder), names, head=head, allowed=allowed)
 
 
-def raw_tensors(folder: Path) -> dict[str, Tensor]:
+def raw_tensors(folder: Path, *, sharded: bool = True) -> dict[str, Tensor]:
     """The tensors of a folder's weight files under their names there, on the CPU."""
-    from safetensors.torch import load_file
-
     tensors: dict[str, Tensor] = {}
-    for path in module_weights(folder):
+    for path in module_weights(folder, sharded=sharded):
         if path.suffix == ".safetensors":
             tensors.update(load_file(path))
         else:
@@ -439,7 +421,6 @@ def raw_tensors(folder: Path) -> dict[str, Tensor]:
 def _build(
     config: PreTrainedConfig, shape: Architecture, family: Family | None, *, head: bool = False
 ) -> EncoderModel | EncoderForMaskedLM:
-
     published = None
     if family is not None and family.native and family.names is not None:
         published = Published(names=family.names, with_head=head)
@@ -489,8 +470,6 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
-    from transformers import CONFIG_MAPPING
-
     if not family.native:
         shape = family.architecture(content)
         return EncoderConfig.of(shape), shape

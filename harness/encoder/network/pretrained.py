@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from huggingface_hub import save_torch_state_dict
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from harness.core.errors import ModelError
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
@@ -60,51 +62,8 @@ class Published:
             ) from error
 
 
-def _save(
-    model: EncoderPreTrainedModel,
-    folder: Path,
-    *,
-    state_dict: dict[str, Tensor] | None = None,
-    max_shard_size: int | str = SHARD,
-    is_main_process: bool = True,
-    push_to_hub: bool = False,
-    variant: str | None = None,
-    **_unused: Any,
-) -> None:
-    """Write config.json and safetensors; of a network with an adapter, the adapter alone."""
-    from huggingface_hub import save_torch_state_dict
-
-    if push_to_hub or variant:
-        raise ModelError(
-            "A network is saved to a folder, in one variant.", hint="Upload that folder (`hf upload`)."
-        )
-    if not is_main_process:
-        return
-    if _has_adapter(model):
-        _save_adapter(model, folder, state_dict=state_dict)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (WEIGHTS, CONFIG):
-        (folder / stale).unlink(missing_ok=True)
-    config: PreTrainedConfig = model.config
-    published = model.published
-    config.architectures = [_class_name(model)]
-    tensors = model.state_dict() if state_dict is None else state_dict
-    config.dtype = next(iter(tensors.values())).dtype
-    config.save_pretrained(folder)
-    if model.shape.tie_word_embeddings:
-        tensors = {name: tensor for name, tensor in tensors.items() if name != "head.decoder.weight"}
-    if published is not None:
-        tensors = {published.theirs(name): tensor for name, tensor in tensors.items()}
-    else:
-        require_import(folder)
-    save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
-
-
 def _class_name(model: EncoderPreTrainedModel) -> str:
     """The class for the folder: transformers' own where it has one for the config."""
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
-
     if model.published is None:
         return type(model).__name__
     known: Any = MODEL_FOR_MASKED_LM_MAPPING if model.published.with_head else MODEL_MAPPING
@@ -123,10 +82,6 @@ ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
 """Settings without effect once every adapted module is named."""
 
 
-def _has_adapter(model: EncoderPreTrainedModel) -> bool:
-    return bool(getattr(model, "_hf_peft_config_loaded", False))
-
-
 def _require_lora(config: Any) -> None:
     """Refuse an adapter that cannot be saved."""
     from peft import LoraConfig
@@ -142,8 +97,6 @@ def _save_adapter(
     model: EncoderPreTrainedModel, folder: Path, *, state_dict: Mapping[str, Tensor] | None = None
 ) -> None:
     """Write the active adapter as peft does, every adapted module by its published name."""
-    from safetensors.torch import save_file
-
     active: list[str] = model.active_adapters()
     if len(active) > 1:
         raise ModelError(f"{len(active)} adapters are active, and one can be saved.", hint="Activate one.")
@@ -174,33 +127,6 @@ def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modul
     for setting in ONE_BY_ONE:
         setattr(made, setting, None)
     return cast("LoraConfig", made)
-
-
-def _load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
-    from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
-    from safetensors.torch import load_file
-
-    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
-        raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
-    config: Any = PeftConfig.from_pretrained(str(folder))
-    _require_lora(config)
-    given = load_file(folder / WEIGHTS)
-    state = {_ours(model, key.removeprefix(PREFIX)): tensor for key, tensor in given.items()}
-    config.target_modules = {key.partition(PART)[0] for key in state}
-    config.inference_mode = not trainable
-    for pattern in ("rank_pattern", "alpha_pattern"):
-        known = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
-        setattr(config, pattern, {re.escape(_ours(model, key)): value for key, value in known.items()})
-    inject_adapter_in_model(config, model, name)
-    model._hf_peft_config_loaded = True
-    found: Any = set_peft_model_state_dict(model, state, adapter_name=name)
-    lacking = [key for key in found.missing_keys if PART in key]
-    if lacking or found.unexpected_keys:
-        raise ModelError(
-            f"The adapter in {folder} does not fit: "
-            f"{len(lacking)} of its tensors are missing, {len(found.unexpected_keys)} have no place.",
-            hint="It was made for another backbone.",
-        )
 
 
 def _theirs(model: EncoderPreTrainedModel, ours: str) -> str:
@@ -277,6 +203,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
+    _input_embed_layer = "tokens"
     _no_split_modules = ["Block"]  # noqa: RUF012
 
     def __init__(
@@ -309,18 +236,59 @@ class EncoderPreTrainedModel(PreTrainedModel):
             raise ValueError("The weights of attention are not kept.")
         return bool(self.config.output_hidden_states if hidden_states is None else hidden_states)
 
-    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
+    def save_pretrained(  # type: ignore[override]
+        self,
+        save_directory: Any,
+        *,
+        state_dict: dict[str, Tensor] | None = None,
+        max_shard_size: int | str = SHARD,
+        is_main_process: bool = True,
+        push_to_hub: bool = False,
+        variant: str | None = None,
+        **_unused: Any,
+    ) -> None:
         """Write config and weights, in the family's published form where transformers knows it.
+
+        Of a network with an adapter, the adapter alone is written.
 
         Args:
             save_directory: The folder, made if it does not exist.
-            **kwargs: `state_dict`, `max_shard_size` and `is_main_process` are used; others are accepted as
-                transformers passes them.
+            state_dict: The tensors; None for those of the network.
+            max_shard_size: The largest size of a weight file.
+            is_main_process: Whether this process writes.
+            push_to_hub: Refused.
+            variant: Refused.
+            **_unused: Other arguments, as transformers passes them.
 
         Raises:
             ModelError: `push_to_hub` or `variant` is set.
         """
-        _save(self, Path(save_directory), **kwargs)
+        folder = Path(save_directory)
+        if push_to_hub or variant:
+            raise ModelError(
+                "A network is saved to a folder, in one variant.", hint="Upload that folder (`hf upload`)."
+            )
+        if not is_main_process:
+            return
+        if getattr(self, "_hf_peft_config_loaded", False):
+            _save_adapter(self, folder, state_dict=state_dict)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in (WEIGHTS, CONFIG):
+            (folder / stale).unlink(missing_ok=True)
+        config: PreTrainedConfig = self.config
+        published = self.published
+        config.architectures = [_class_name(self)]
+        tensors = self.state_dict() if state_dict is None else state_dict
+        config.dtype = next(iter(tensors.values())).dtype
+        config.save_pretrained(folder)
+        if self.shape.tie_word_embeddings:
+            tensors = {name: tensor for name, tensor in tensors.items() if name != "head.decoder.weight"}
+        if published is not None:
+            tensors = {published.theirs(name): tensor for name, tensor in tensors.items()}
+        else:
+            require_import(folder)
+        save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
         """Add a LoRA adapter of peft; ModelError if it could not be saved."""
@@ -346,7 +314,30 @@ class EncoderPreTrainedModel(PreTrainedModel):
         Raises:
             ModelError: It is no LoRA adapter, or does not fit this network.
         """
-        _load_adapter(self, Path(peft_model_id), adapter_name or "default", trainable=is_trainable)
+        from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
+
+        folder, name = Path(peft_model_id), adapter_name or "default"
+        if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
+            raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
+        config: Any = PeftConfig.from_pretrained(str(folder))
+        _require_lora(config)
+        given = load_file(folder / WEIGHTS)
+        state = {_ours(self, key.removeprefix(PREFIX)): tensor for key, tensor in given.items()}
+        config.target_modules = {key.partition(PART)[0] for key in state}
+        config.inference_mode = not is_trainable
+        for pattern in ("rank_pattern", "alpha_pattern"):
+            known = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
+            setattr(config, pattern, {re.escape(_ours(self, key)): value for key, value in known.items()})
+        inject_adapter_in_model(config, self, name)
+        self._hf_peft_config_loaded = True
+        found: Any = set_peft_model_state_dict(self, state, adapter_name=name)
+        lacking = [key for key in found.missing_keys if PART in key]
+        if lacking or found.unexpected_keys:
+            raise ModelError(
+                f"The adapter in {folder} does not fit: "
+                f"{len(lacking)} of its tensors are missing, {len(found.unexpected_keys)} have no place.",
+                hint="It was made for another backbone.",
+            )
 
     def lora_targets(self) -> list[str]:
         """The names of the modules for a LoRA adapter: every linear layer of the blocks."""

@@ -119,16 +119,8 @@ def build(bare: Path, tmp_path: Path) -> Build:
 def artifact() -> Callable[..., Artifact]:
     def artifact(folder: Path, **fields: Any) -> Artifact:
         key, weights = content_key(folder)
-        return Artifact(
-            **{
-                "name": "tiny",
-                "source": str(folder),
-                "folder": folder,
-                "key": key,
-                "weights": weights,
-                **fields,
-            }
-        )
+        own = {"name": "tiny", "source": str(folder), "folder": folder, "key": key, "weights": weights}
+        return Artifact(**{**own, **fields})
 
     return artifact
 

@@ -20,6 +20,7 @@ from harness.encoder.loading import load
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]
+Rewrite = Callable[..., None]
 Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]
 
 TEXTS = ["the cat sat on a mat.", "stock fell!", "def add(a, b): return a + b", "x"]
@@ -136,9 +137,8 @@ def test_where_no_gradient_can_tell_every_missing_tensor_counts(
         loaded(copy)
 
 
-def test_a_tensor_of_another_shape_is_named_with_both(copy: Path, loaded: Loaded) -> None:
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
+def test_a_tensor_of_another_shape_is_named_with_both(copy: Path, loaded: Loaded, rewrite: Rewrite) -> None:
+    rewrite(copy / "config.json", intermediate_size=48)
     with pytest.raises(ModelError, match=r"\(\(64, 32\) in the file, \(48, 32\) in the model\).* and 1 more"):
         loaded(copy)
 
@@ -233,12 +233,13 @@ class Model(BertModel):
 
 
 @pytest.fixture
-def foreign(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def foreign(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: Rewrite
+) -> tuple[Path, Path]:
     """A folder that needs its own code, and the file that code leaves behind when it runs."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    config = json.loads((copy / "config.json").read_text())
     auto_map = {"AutoConfig": "modeling.Config", "AutoModel": "modeling.Model"}
-    (copy / "config.json").write_text(json.dumps({**config, "model_type": "mine", "auto_map": auto_map}))
+    rewrite(copy / "config.json", model_type="mine", auto_map=auto_map)
     (copy / "modeling.py").write_text(MODELING.format(trace=str(tmp_path / "trace")))
     return copy, tmp_path / "trace"
 
@@ -305,19 +306,14 @@ def test_a_module_of_the_folders_own_is_not_run_unasked(build: Build, loaded: Lo
     assert not trace.exists()
 
 
-def test_an_activation_function_is_not_any_function(build: Build, loaded: Loaded) -> None:
+def test_an_activation_function_is_not_any_function(build: Build, loaded: Loaded, rewrite: Rewrite) -> None:
     folder = build(dense=True)
-    config = json.loads((folder / "2_Dense" / "config.json").read_text())
-    (folder / "2_Dense" / "config.json").write_text(
-        json.dumps({**config, "activation_function": "os.getcwd"})
-    )
+    rewrite(folder / "2_Dense" / "config.json", activation_function="os.getcwd")
     with pytest.raises(ModelError, match=r"'os\.getcwd' as its activation function: refused"):
         loaded(folder)
 
 
-def test_relative_positions_are_not_left_out_unsaid(
-    copy: Path, loaded: Loaded, rewrite: Callable[..., None]
-) -> None:
+def test_relative_positions_are_not_left_out_unsaid(copy: Path, loaded: Loaded, rewrite: Rewrite) -> None:
     rewrite(copy / "config.json", position_embedding_type="relative_key")
     with pytest.raises(ModelError, match="relative_key positions, which transformers 5 has dropped"):
         loaded(copy)

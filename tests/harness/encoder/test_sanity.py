@@ -43,10 +43,12 @@ def test_there_is_one_model_at_a_time(bare: Path, loaded: Loaded) -> None:
     assert (encoder.encode(sanity.SHORT) == before).all()
 
 
-def test_tensors_that_differ_are_named(copy: Path, loaded: Loaded, edit: Edit) -> None:
+def test_two_loads_that_disagree_and_the_tensors_that_differ(copy: Path, loaded: Loaded, edit: Edit) -> None:
     encoder = loaded(copy)
     edit(copy, lambda tensors: tensors["encoder.layer.0.output.dense.weight"][0, 0].add_(0.01))
     failure = only_failure(encoder, lambda: loaded(copy))
+    assert failure.check == "reload"
+    assert "Two loads of the model disagree" in failure.message
     assert "tensors that differ: 0.auto_model.layers.0.mlp.down.weight." in failure.message
 
 
@@ -127,14 +129,6 @@ def test_a_padded_vector_that_is_not_finite(bare: Path, loaded: Loaded) -> None:
 
     first.forward = breaks
     assert only_failure(encoder).check == "padding"
-
-
-def test_two_loads_that_disagree(copy: Path, loaded: Loaded, edit: Edit) -> None:
-    encoder = loaded(copy)
-    edit(copy, lambda tensors: tensors["encoder.layer.0.output.dense.weight"][0, 0].add_(0.01))
-    failure = only_failure(encoder, lambda: loaded(copy))
-    assert failure.check == "reload"
-    assert "Two loads of the model disagree" in failure.message
 
 
 def test_fresh_weights_disagree_with_themselves(bare: Path) -> None:

@@ -262,11 +262,11 @@ def edited(source: Path, target: Path, **changes: Any) -> Path:
             {"size": 50},
             "50 context vectors, 3 soft prompts and texts of 24 tokens need more positions than the 64",
         ),
-        ({"size": 7, "prompts": 2}, "config.json wants a tensor prompt_head.2.weight"),
-        ({"pooling": "max"}, "pooling = 'max': it is one of text, all"),
-        ({"sequence_dropout": 1.0}, "a share from 0 to below 1"),
+        ({"size": 7, "prompts": 2}, "config.json wants .*prompt_head.2.weight"),
+        ({"pooling": "max"}, "pooling = 'max': input should be 'text' or 'all'"),
+        ({"sequence_dropout": 1.0}, "sequence_dropout = 1.0: input should be less than 1"),
         ({"depth": 3}, "settings that are not known here: depth"),
-        ({"size": 0}, "size = 0: it is 1 or more"),
+        ({"size": 0}, "size = 0: input should be greater than or equal to 1"),
     ],
 )
 def test_bad_folders(folder: Folder, tmp_path: Path, changes: dict[str, Any], words: str) -> None:

@@ -75,19 +75,22 @@ def test_new_rules_of_words_and_scores_are_a_new_model(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("bm25:stopwords=en", "no setting 'stopwords'.\nDid you mean stop_words? There is: method, k1"),
+        (
+            "bm25:stopwords=en",
+            "no setting 'stopwords'.\nDid you mean stop_words? It has: method=lucene, k1=1.5",
+        ),
         ("bm25:output=vector", "no setting 'output'"),
         ("bm25:k1", "k1 of bm25 has no value"),
         ("bm25:k1=1,k1=2", "given twice"),
-        ("bm25:k1=much", "k1 of bm25 cannot be 'much'.\nIt is a number, 0 or more"),
-        ("bm25:k1=-1", "0 or more"),
-        ("bm25:k1=inf", "0 or more"),
+        ("bm25:k1=much", "k1 of bm25 cannot be 'much': input should be a valid number"),
+        ("bm25:k1=-1", "greater than or equal to 0.\nType e.g. bm25:k1=VALUE."),
+        ("bm25:k1=inf", "less than inf"),
         (
             "bm25:delta=1",
             "Only the methods bm25l and bm25+ of bm25 have a delta.\nLeave it out, or type e.g. "
             "bm25:method=bm25+,delta=1.",
         ),
-        ("bm25:b=1.5", "from 0 to 1"),
+        ("bm25:b=1.5", "less than or equal to 1"),
         ("bm25:method=robertsen", "no method 'robertsen'.\nDid you mean robertson? There is: lucene"),
         ("bm25:stop_words=eng", "no stop words 'eng'.\nDid you mean en"),
         ("bm25:stemmer=englich", "Did you mean english or french? There is: auto, none, arabic"),
@@ -373,7 +376,7 @@ def test_a_second_run_and_a_plan_need_no_torch(suite: Path, tmp_path: Path, comm
     ("words", "told"),
     [
         (["--model", "bm52", "--tasks", "notes"], "Did you mean bm25"),
-        (["--model", "bm25:k3=1"], "There is: method, k1, b, delta"),
+        (["--model", "bm25:k3=1"], "It has: method=lucene, k1=1.5, b=0.75"),
         (["--model", "bm25", "--tasks", "similar"], "has no retrieval task"),
         (["--model", "bm25", "--pooling", "cls"], "--pooling is for models that give vectors"),
         (["--model", "bm25", "--max-length", "8"], "--max-length is for models"),

@@ -26,6 +26,7 @@ from harness.plan import catalog
 from harness.results.audit import audit
 from harness.search import plaid, plaid_index
 from harness.search.plaid import (
+    Corpus,
     Recall,
     index_artifact,
     index_of,
@@ -34,7 +35,7 @@ from harness.search.plaid import (
     sampled_queries,
     shares_found,
 )
-from harness.search.plaid_index import ExactSearch, KeptVectors, PlaidIndex
+from harness.search.plaid_index import ExactSearch, PlaidIndex
 from harness.search.search import top_k_by_maxsim
 from harness.storage.vectors import Space, TokenVectors
 from retrieval_data import lay_own
@@ -104,7 +105,7 @@ def opened(space: Space, count: int, cache: Path, settings: Plaid = GENEROUS) ->
     """The index of the first documents of a space, with the exact results of three queries."""
     index = PlaidIndex.of(space, names(count), settings, cache=cache, device="cpu")
     exact = ExactSearch(QUERIES, space, names(3), device="cpu")
-    assert index.complete(KeptVectors(space, names(count)), exact)
+    assert index.complete(Corpus(space, names(count)), exact)
     return index
 
 
@@ -127,11 +128,13 @@ def test_settings_are_typed_as_fast_plaid_names_them() -> None:
         ("plaids", "Did you mean plaid?"),
         ("exact:nbits=4", "Did you mean"),
         ("plaid:nbit=4", "Did you mean nbits?"),
-        ("plaid:nbits=3", "It is one of 1, 2, 4, 8."),
-        ("plaid:nbits", "one of 1, 2, 4, 8"),
-        ("plaid:n_ivf_probe=0", "a whole number, 1 or more"),
-        ("plaid:seed=-1", "a whole number, 0 or more"),
-        ("plaid:top_k=9", "a whole number, 10 or more"),
+        ("plaid:nbits=3", "input should be 1, 2, 4 or 8"),
+        ("plaid:nbits", "nbits of plaid has no value. Type e.g. plaid:nbits=VALUE"),
+        ("plaid:nbits=x", "input should be 1, 2, 4 or 8"),
+        ("plaid:n_ivf_probe=x", "input should be a valid integer"),
+        ("plaid:n_ivf_probe=0", "greater than or equal to 1"),
+        ("plaid:seed=-1", "greater than or equal to 0"),
+        ("plaid:top_k=9", "greater than or equal to 10"),
         ("plaid:seed=1,seed=2", "given twice"),
     ],
 )
@@ -294,7 +297,7 @@ def test_exact_results_are_those_of_all_documents(tmp_path: Path, monkeypatch: p
     assert index.exact(key) is None
 
 
-class Killed(KeptVectors):
+class Killed(Corpus):
     """Documents whose vectors end with a kill after some blocks; `blocks` are the sizes of those given."""
 
     def __init__(self, space: Space, count: int, *, after: int) -> None:

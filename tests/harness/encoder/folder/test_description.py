@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -134,111 +135,50 @@ def test_modules_weights_count_too(build: Callable[..., Path]) -> None:
     assert names == ["2_Dense/model.safetensors", "model.safetensors"]
 
 
-def remove_weights(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-
-
-def only_tensorflow(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "tf_model.h5")
-
-
-def remove_config(folder: Path) -> None:
-    (folder / "config.json").unlink()
-
-
-def only_an_adapter(folder: Path) -> None:
-    (folder / "config.json").rename(folder / "adapter_config.json")
-
-
-def break_json(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
-
-
-def no_object(folder: Path) -> None:
-    (folder / "config.json").write_text("[1]")
-
-
-def truncate(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def grow(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes() + b"more")
-
-
-def only_a_header_length(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"\x10")
-
-
-def lie_about_the_header(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
-
-
-def garble_the_header(folder: Path) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:8] + b"?" * 100 + path.read_bytes()[108:])
-
-
-def empty_index(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
-
-
-def list_no_module(folder: Path) -> None:
-    (folder / "modules.json").write_text("[]")
-
-
-def list_nonsense(folder: Path) -> None:
-    (folder / "modules.json").write_text('["Transformer"]')
-
-
-def leave_the_folder(folder: Path) -> None:
-    (folder / "modules.json").write_text(
-        '[{"type": "sentence_transformers.models.Transformer", "path": "../x"}]'
-    )
-
-
-def other_similarity(folder: Path) -> None:
-    modules = [{"type": "sentence_transformers.models.Transformer", "path": ""}]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "cosinus"}')
-
-
-def sparse(folder: Path) -> None:
-    other_similarity(folder)
-    (folder / "config_sentence_transformers.json").write_text('{"model_type": "SparseEncoder"}')
+WEIGHTS, SETTINGS = "model.safetensors", "config_sentence_transformers.json"
+MODULES = {"modules.json": b'[{"type": "sentence_transformers.models.Transformer", "path": ""}]'}
+OUTSIDE = {"modules.json": MODULES["modules.json"].replace(b'""', b'"../x"')}
+NOT_WHOLE = "is not a whole safetensors file: "
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("changes", "said"),
     [
-        (shutil.rmtree, "is not a folder"),
-        (remove_weights, "has no weights: neither model.safetensors nor pytorch_model.bin"),
-        (only_tensorflow, "tf_model.h5, which is for another framework"),
-        (remove_config, "has no config.json"),
-        (only_an_adapter, "merge it into its base model"),
-        (break_json, "config.json cannot be read as JSON"),
-        (no_object, "config.json holds no JSON object"),
-        (truncate, "is not a whole safetensors file: it has"),
-        (grow, "is not a whole safetensors file: it has"),
-        (only_a_header_length, "is not a whole safetensors file: its header says"),
-        (lie_about_the_header, "is not a whole safetensors file: its header says"),
-        (garble_the_header, "is not a whole safetensors file: its header cannot be read"),
-        (empty_index, "names no weight file"),
-        (list_no_module, "lists no module"),
-        (list_nonsense, "is not a list of modules"),
-        (leave_the_folder, "names a folder outside of the model"),
-        (other_similarity, "compares vectors with 'cosinus'"),
-        (sparse, "is a SparseEncoder"),
+        ({WEIGHTS: None}, "has no weights: neither model.safetensors nor pytorch_model.bin"),
+        ({WEIGHTS: None, "tf_model.h5": b"?"}, "tf_model.h5, which is for another framework"),
+        ({"config.json": None}, "has no config.json"),
+        ({"config.json": None, "adapter_config.json": b"{}"}, "merge it into its base model"),
+        ({"config.json": b"{"}, "config.json cannot be read as JSON"),
+        ({"config.json": b"[1]"}, "config.json holds no JSON object"),
+        ({WEIGHTS: lambda old: old[:-100]}, f"{NOT_WHOLE}incomplete metadata, file not fully covered"),
+        ({WEIGHTS: lambda old: old + b"more"}, f"{NOT_WHOLE}incomplete metadata, file not fully covered"),
+        ({WEIGHTS: b"\x10"}, f"{NOT_WHOLE}header too small"),
+        ({WEIGHTS: (1 << 40).to_bytes(8, "little") + b"{}"}, f"{NOT_WHOLE}header too large"),
+        ({WEIGHTS: lambda old: old[:8] + b"?" * 100 + old[108:]}, f"{NOT_WHOLE}invalid JSON in header"),
+        ({WEIGHTS: (2).to_bytes(8, "little") + b"{}"}, f"{NOT_WHOLE}it holds no tensor"),
+        ({WEIGHTS: None, f"{WEIGHTS}.index.json": b'{"weight_map": {}}'}, "names no weight file"),
+        ({"modules.json": b"[]"}, "lists no module"),
+        ({"modules.json": b'["Transformer"]'}, "is not a list of modules"),
+        (OUTSIDE, "names a folder outside of the model"),
+        (MODULES | {SETTINGS: b'{"similarity_fn_name": "cosinus"}'}, "compares vectors with 'cosinus'"),
+        (MODULES | {SETTINGS: b'{"model_type": "SparseEncoder"}'}, "is a SparseEncoder"),
     ],
 )
-def test_a_damaged_folder_says_what_is_wrong(copy: Path, damage: Callable[[Path], Any], said: str) -> None:
-    damage(copy)
+def test_a_damaged_folder_says_what_is_wrong(copy: Path, changes: dict[str, Any], said: str) -> None:
+    for name, content in changes.items():
+        path = copy / name
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content(path.read_bytes()) if callable(content) else content)
     with pytest.raises(ModelError) as caught:
         describe(copy)
     assert said in str(caught.value)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a folder"):
+        describe(tmp_path / "none")
 
 
 def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Path]) -> None:
@@ -463,44 +403,30 @@ def test_the_limit_asked_for_is_the_largest_towers(build: Build, router: Build) 
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("file", "fields"),
     [
-        {"model_args": {"variant": "fp16"}},
-        {"model_args": {"use_safetensors": False}},
-        {"model_args": {"gguf_file": "x.gguf"}},
-        {"model_args": {"adapter_kwargs": {"revision": "x"}}},
-        {"model_args": {"attn_implementation": "kernels-community/flash-attn"}},
-        {"model_args": {"use_kernels": True}},
-        {"config_args": {"transformers_weights": "other.safetensors"}},
-        {"config_args": {"auto_map": {"AutoModel": "org/x--m.C"}}},
-        {"tokenizer_args": {"tokenizer_file": "/elsewhere/tokenizer.json"}},
-        {"tokenizer_name_or_path": "org/other"},
+        ("sentence_bert_config.json", {"model_args": {"variant": "fp16"}}),
+        ("sentence_bert_config.json", {"model_args": {"use_safetensors": False}}),
+        ("sentence_bert_config.json", {"model_args": {"gguf_file": "x.gguf"}}),
+        ("sentence_bert_config.json", {"model_args": {"adapter_kwargs": {"revision": "x"}}}),
+        ("sentence_bert_config.json", {"model_args": {"attn_implementation": "kernels-community/flash"}}),
+        ("sentence_bert_config.json", {"model_args": {"use_kernels": True}}),
+        ("sentence_bert_config.json", {"config_args": {"transformers_weights": "other.safetensors"}}),
+        ("sentence_bert_config.json", {"config_args": {"auto_map": {"AutoModel": "org/x--m.C"}}}),
+        ("sentence_bert_config.json", {"tokenizer_args": {"tokenizer_file": "/elsewhere/tokenizer.json"}}),
+        ("sentence_bert_config.json", {"tokenizer_name_or_path": "org/other"}),
+        ("config.json", {"transformers_weights": "other.safetensors"}),
+        ("config.json", {"text_config": {"transformers_weights": "other.safetensors"}}),
+        ("config.json", {"attn_implementation": "org/kernel"}),
+        ("config.json", {"attn_implementation": {"text_config": "org/kernel"}}),
     ],
 )
 def test_settings_that_lead_elsewhere_are_refused(
-    build: Build, rewrite: Rewrite, arguments: dict[str, Any]
+    build: Build, rewrite: Rewrite, file: str, fields: dict[str, Any]
 ) -> None:
     folder = build()
-    rewrite(folder / "sentence_bert_config.json", **arguments)
-    with pytest.raises(ModelError, match=r"sentence_bert_config\.json sets \w+, which \w+"):
-        describe(folder)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"transformers_weights": "other.safetensors"},
-        {"text_config": {"transformers_weights": "other.safetensors"}},
-        {"attn_implementation": "org/kernel"},
-        {"attn_implementation": {"text_config": "org/kernel"}},
-    ],
-)
-def test_configs_that_lead_elsewhere_are_refused(
-    build: Build, rewrite: Rewrite, fields: dict[str, Any]
-) -> None:
-    folder = build()
-    rewrite(folder / "config.json", **fields)
-    with pytest.raises(ModelError, match=r"config\.json sets \w+, which"):
+    rewrite(folder / file, **fields)
+    with pytest.raises(ModelError, match=rf"{re.escape(file)} sets \w+, which \w+"):
         describe(folder)
 
 
