@@ -16,7 +16,8 @@ from harness.core.errors import UsageError
 from harness.core.types import Artifact, Suite, Task
 from harness.plan import catalog
 from harness.plan.plan import PlannedScore, plan_scores
-from harness.plan.request import Request, ResolvedRequest
+from harness.plan.request import Request
+from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import Identity
 from harness.results.scores import Mean, shown_only
 from harness.storage.store import Store
