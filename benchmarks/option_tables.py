@@ -1,6 +1,6 @@
-"""The tables of options in docs/command-line.md, made from the commands.
+"""The tables of options in docs/command-line.md and of arguments in docs/python.md, made from the code.
 
-python benchmarks/option_tables.py writes them into the page; a test holds that they are as written.
+python benchmarks/option_tables.py writes them into the pages; tests hold that they are as written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ import click
 
 from harness.cli import program
 from harness.commands import options
+from harness.core.arguments import options_of
+from harness.plan.request import Request
 
-PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, PYTHON_PAGE = DOCS / "command-line.md", DOCS / "python.md"
 SHARED = "Further, every option [that says how a model is evaluated]"
 """The sentence in sections of commands whose options of an evaluation stand with `harness run`."""
 
 _TABLE = re.compile(r"\| option \| meaning \|\n\| --- \| --- \|\n(?:\|.*\n)*")
+_ARGUMENTS = re.compile(r"\| argument \| must be \| meaning \|\n\| --- \| --- \| --- \|\n(?:\|.*\n)*")
 _PAGE_OF_DOCS = re.compile(r"\bdocs/([\w-]+\.md)")
 
 
@@ -38,14 +42,35 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
 def row(option: click.Option) -> str:
     """An option as a line of a table: its names, its help, its choices and its default."""
     names = "`, `".join([*option.opts, *option.secondary_opts])
-    text = _PAGE_OF_DOCS.sub(r"[\1](\1)", option.help or "").rstrip(".").replace("|", "\\|")
-    parts = [f"{text}."]
+    parts = [_in_markdown(option.help or "")]
     if isinstance(option.type, click.Choice):
         parts.append(f"One of {', '.join(map(str, option.type.choices))}.")
-    plain = isinstance(option.default, str | int | float) and not isinstance(option.default, bool)
-    if plain and option.default != "" and "default" not in text:
-        parts.append(f"Default: {option.default}.")
-    return f"| `{names}` | {' '.join(parts)} |"
+    return f"| `{names}` | {' '.join([*parts, *_default_sentence(option.default, parts[0])])} |"
+
+
+def _in_markdown(text: str) -> str:
+    """A help as a sentence in a cell of a table, with links to pages."""
+    linked = _PAGE_OF_DOCS.sub(r"[\1](\1)", text).rstrip(".").replace("|", "\\|")
+    return f"{linked}."
+
+
+def _default_sentence(value: object, text: str) -> list[str]:
+    """The sentence on a default; none where it goes without saying, or the help has it."""
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return [f"Default: {value}."] if plain and value != "" and "default" not in text else []
+
+
+def with_arguments(page: str) -> str:
+    """The page with the table of the arguments of `harness.run`, as the fields of a request are now."""
+    lines = ["| argument | must be | meaning |", "| --- | --- | --- |"]
+    for name, argument in options_of(Request).items():
+        if name not in ("models", "suites"):
+            text = _in_markdown(argument.option.help.replace(" Repeat for several.", ""))
+            if (argument.option.typed or "").startswith("--no-"):  # its help is that of the other value
+                text = f"With False: {text[:1].lower()}{text[1:]}"
+            meaning = " ".join([text, *_default_sentence(argument.default, text)])
+            lines.append(f"| `{name}` | {argument.wanted} | {meaning} |")
+    return _ARGUMENTS.sub(lambda _: "".join(f"{line}\n" for line in lines), page, count=1)
 
 
 def with_tables(page: str) -> str:
@@ -66,4 +91,5 @@ def with_tables(page: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(with_tables(PAGE.read_text()))
+    PYTHON_PAGE.write_text(with_arguments(PYTHON_PAGE.read_text()))
     sys.exit(0)

@@ -60,8 +60,9 @@ EVERY = list(option_tables.commands(program, "harness"))
 
 def test_the_tables_of_options_are_those_of_the_commands() -> None:
     """`python benchmarks/option_tables.py` writes them."""
-    page = option_tables.PAGE.read_text()
+    page, python = option_tables.PAGE.read_text(), option_tables.PYTHON_PAGE.read_text()
     assert option_tables.with_tables(page) == page
+    assert option_tables.with_arguments(python) == python
     sections = set(re.findall(r"^## `([^`]+)`$", page, re.MULTILINE))
     assert {name for name, _ in EVERY} <= sections
     assert {name for name in sections if name.startswith("harness ")} <= {name for name, _ in EVERY}

@@ -16,10 +16,11 @@ from pydantic import ConfigDict, Field
 
 from harness.checks.outcome import KnownErrors, Power, known_errors
 from harness.core import files, paths
+from harness.core.arguments import options_of
 from harness.core.documents import DocumentFolder, DocumentKind
 from harness.core.errors import RecordError, UsageError, shortened, unknown
 from harness.encoder import backbones
-from harness.plan.request import DEFAULTS
+from harness.plan.request import Request
 from harness.search import bm25
 from harness.storage.store import Store
 
@@ -344,8 +345,9 @@ def _from_file(text: str, path: Path) -> Reference:
 
 def _with_known_options(baseline: Baseline) -> Baseline:
     """The baseline, if each of its options is one of an evaluation: another one would be ignored."""
+    known = {argument.parameter for argument in options_of(Request).values()} | {"prompt_file"}
     for name in baseline.options:
-        if name not in DEFAULTS:
+        if name not in known:
             then = "Mend its file, or set it anew with harness baseline set."
-            raise unknown(f"option of the baseline {baseline.name}", name, DEFAULTS, then=then)
+            raise unknown(f"option of the baseline {baseline.name}", name, known, then=then)
     return baseline

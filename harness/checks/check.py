@@ -25,12 +25,13 @@ from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.checks.units import TRAINED
 from harness.core import paths
-from harness.core.arguments import checked
+from harness.core.arguments import Folder, Place, Places, Seeds, checked
 from harness.core.errors import HarnessError, UsageError, nearest, shortened, unknown
 from harness.core.identity import digest
 from harness.core.terminal import console
 from harness.core.types import Suite, Task
-from harness.plan.request import Request, ResolvedRequest
+from harness.plan.request import Request
+from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import provenance_differences, require_alike
 
 Announce = Callable[[str], None]
@@ -315,11 +316,11 @@ def check(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
-    candidate, baseline = checked("model", candidate), checked("baseline", baseline)
-    suites = checked("suites", suite)
-    seeds = None if seeds is None else checked("seeds", seeds)
+    candidate, baseline = checked("candidate", candidate, Place), checked("baseline", baseline, Place)
+    suites = checked("suites", suite, Places)
+    seeds = None if seeds is None else checked("seeds", seeds, Seeds)
     limits = Policy.of(policy)
-    reference = Reference.resolve(baseline, checked("results", request.get("results")))
+    reference = Reference.resolve(baseline, checked("results", request.get("results"), Folder | None))
     if reference.baseline is not None:
         suites, seeds = suites or reference.baseline.suites, seeds or reference.baseline.seeds
     if not suites:

@@ -17,7 +17,8 @@ from harness.core.types import Artifact, Suite, Task
 from harness.jobs.recipe import TaskRecipe
 from harness.plan import catalog
 from harness.plan.plan import PlannedScore, plan_scores
-from harness.plan.request import PreparedRun, Request, ResolvedRequest
+from harness.plan.request import PreparedRun, Request
+from harness.plan.resolved_request import ResolvedRequest
 from harness.results.differences import Identity
 from harness.results.scores import Mean, shown_only
 from harness.storage.store import Store

@@ -12,28 +12,15 @@ from harness.checks.baselines import BASELINES, Baseline, export_baseline
 from harness.checks.policy import DEFAULT
 from harness.commands import options
 from harness.core import paths
+from harness.core.arguments import options_of
+from harness.core.encoding import Settings
 from harness.core.errors import HarnessError
 from harness.core.terminal import console, print_table
-from harness.plan.request import Request, read_prompts
+from harness.core.types import SuiteOptions
+from harness.plan.prompts import read_prompts
+from harness.plan.request import Request
 
-KEPT = (
-    *(
-        "recipe",
-        "changes",
-        "train_data",
-        "tasks",
-        "pooling",
-        "normalize",
-        "max_length",
-        "query_length",
-        "dtype",
-        "similarity",
-        "index",
-        "context",
-    ),
-    *("vectors", "document_text"),
-    *("prompts", "seed", "languages", "subsets", "splits"),
-)
+KEPT = ("recipe", "changes", "train_data", *options_of(SuiteOptions), *options_of(Settings))
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 
 
@@ -44,23 +31,15 @@ def command() -> None:
 
 @command.command("set")
 @click.argument("name")
-@click.option(
-    "--model",
+@options.make_option(
+    Request,
     "models",
-    multiple=True,
-    required=True,
-    metavar="MODEL",
     help="Catalog name, org/name[@revision], or a folder. Further ones are repeats of the first: "
     "models of the same training with other seeds, from which its noise is measured.",
 )
-@options.suites
+@options.named("suites")
 @options.project
-@click.option(
-    "--seeds",
-    type=options.Number("seeds"),
-    default=1,
-    help="Number of random seeds of trainings, probes and samples.",
-)
+@options.make_option(Request, "seeds", help="Number of random seeds of trainings, probes and samples.")
 @click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
 @options.evaluation
 @options.as_json

@@ -38,16 +38,15 @@ from harness.plan.request import Request
     help="Baseline to compare with: one that was set, its file, a file of `harness baseline export`, or "
     "a model.",
 )
-@click.option(
-    "--suite",
+@options.make_option(
+    Request,
     "suites",
-    multiple=True,
-    metavar="SUITE",
+    required=False,
     help="Suite, or suite:argument (default: those of the baseline). Repeat for several.",
 )
-@click.option(
-    "--seeds",
-    type=options.Number("seeds"),
+@options.make_option(
+    Request,
+    "seeds",
     default=None,
     help="Number of random seeds of trainings, probes and samples "
     "(default: as many as the baseline has, else 1).",

@@ -24,6 +24,7 @@ from harness.data.training.loading import TrainingSize
 from harness.data.training.sets import TrainingData, own_training
 from harness.plan.catalog import open_recipe, open_suites, recipe_chain
 from harness.plan.catalog import suites as catalog_suites
+from harness.plan.request import Request
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -42,14 +43,9 @@ _recipes = click.option(
 
 def _selection(function: Function) -> Function:
     """Add the options that select data sets and the form of the output."""
-    suite = click.option(
-        "--suite",
-        "suites",
-        multiple=True,
-        metavar="SUITE",
-        help="Suite, or suite:argument. Repeat for several.",
-    )
-    return suite(options.languages(options.subsets(options.data(options.as_json(function)))))
+    text = "Suite, or suite:argument. Repeat for several."
+    suite = options.make_option(Request, "suites", required=False, help=text)
+    return suite(options.named("languages", "subsets", "data")(options.as_json(function)))
 
 
 @click.group()
@@ -158,7 +154,7 @@ def _verify_data(
 @command.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @_selection
-@options.splits
+@options.named("splits")
 @options.cache
 @options.offline
 @click.option(

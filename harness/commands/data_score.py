@@ -20,8 +20,9 @@ from harness.data.offline import forbid_network
 from harness.data.scored_data import ScoredData
 from harness.driver import progress
 from harness.jobs.context import WorkerLimits
+from harness.plan.devices import one_device
 from harness.plan.models import ModelOptions
-from harness.plan.request import one_device, read_prompts
+from harness.plan.prompts import read_prompts
 from harness.tools.teacher_scores import Scale, ScoringPlan, ScoringRequest, make_scored_data
 
 SCHEMA = 1
@@ -81,22 +82,10 @@ SCHEMA = 1
     default="none",
     help="How scores are written: as the teacher gives them, or from 0 to 1 for each query (default: none).",
 )
-@options.max_length
-@options.query_length
-@options.dtype
-@options.vectors
-@options.similarity
-@options.prompt
-@options.prompts
-@options.seed
-@options.cache
-@options.data
-@options.offline
+@options.named("max_length", "query_length", "dtype", "vectors", "similarity", "prompts", "prompt_file")
+@options.named("seed", "cache", "data", "offline")
 @options.device
-@options.threads
-@options.batch_tokens
-@options.trust_remote_code
-@options.allow_extra
+@options.named("threads", "batch_tokens", "trust_remote_code", "allow_extra")
 @click.option("--dry-run", is_flag=True, help="Print what would be scored; load no model.")
 @options.as_json
 def command(output: Path, device: str, dry_run: bool, as_json: bool, **given: Any) -> int:

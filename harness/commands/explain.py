@@ -22,9 +22,10 @@ from harness.core.terminal import console, print_table
 from harness.core.types import SIDES, Role
 from harness.data.offline import forbid_network
 from harness.jobs.context import JobContext, WorkerLimits
+from harness.plan.devices import one_device
 from harness.plan.models import ModelOptions, subject
 from harness.plan.plan import ConfiguredModel
-from harness.plan.request import one_device, read_prompts, require_sides
+from harness.plan.prompts import read_prompts, require_sides
 from harness.storage.vectors import TokenVectors
 
 SCHEMA = 1
@@ -41,18 +42,9 @@ SCHEMA = 1
 @click.option("--query", required=True, metavar="TEXT", help="The query, or @FILE with its text.")
 @click.option("--document", required=True, metavar="TEXT", help="The document, or @FILE with its text.")
 @click.option("--matrix", is_flag=True, help="Show the similarity of each two tokens as well.")
-@options.max_length
-@options.query_length
-@options.dtype
-@options.vectors
-@options.prompt
-@options.prompts
-@options.cache
-@options.offline
+@options.named("max_length", "query_length", "dtype", "vectors", "prompts", "prompt_file", "cache", "offline")
 @options.device
-@options.threads
-@options.trust_remote_code
-@options.allow_extra
+@options.named("threads", "trust_remote_code", "allow_extra")
 @options.as_json
 def command(
     model: str, query: str, document: str, matrix: bool, device: str, as_json: bool, **given: Any

@@ -13,48 +13,27 @@ from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.report.plan import print_plan, print_trainings
 from harness.driver.report.run import impossible_results, print_failures
-from harness.plan.recipe_request import sweep_of
 from harness.plan.request import PreparedRun, Request
 
 
 @click.command("run")
-@options.models
-@options.suites
+@options.named("models", "suites")
 @options.project
 @options.evaluation
-@options.seeds
-@options.context_seeds
-@options.checkpoint_minutes
-@options.sweep
-@options.select
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Score again what is there already, from known vectors and runs, and put it in its place.",
-)
-@click.option("--fail-fast", is_flag=True, help="Stop at the first failed task.")
+@options.named("seeds", "context_seeds", "checkpoint_minutes", "sweep", "select", "force", "fail_fast")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
 @options.as_json
 def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
     project: str | None,
-    seeds: int,
-    context_seeds: int,
-    checkpoint_minutes: float,
-    sweep: tuple[str, ...],
-    select: tuple[str, ...],
-    force: bool,
-    fail_fast: bool,
     dry_run: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
     suites = options.with_project(suites, project)
-    how = {"seeds": seeds, "checkpoint_minutes": checkpoint_minutes, "force": force, "fail_fast": fail_fast}
-    how["context_seeds"] = context_seeds
-    request = Request.of_options(models, suites, given, sweep=sweep_of(sweep), select=select, **how)
+    request = Request.of_options(models, suites, given)
     with request.network():
         prepared = evaluation.prepare(request)
         evaluation.require_data(prepared)

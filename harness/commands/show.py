@@ -82,10 +82,7 @@ from harness.training.model_store import ModelStore
     help="A raw metric beside the main score of a suite's tasks, e.g. recall_at_100, map_at_100 or "
     "mrr_at_10. Repeat for several.",
 )
-@options.languages
-@options.subsets
-@options.splits
-@options.results
+@options.named("languages", "subsets", "splits", "results")
 @options.as_json
 def command(
     model: str,

@@ -13,36 +13,22 @@ from harness.driver import evaluation, progress
 from harness.driver.estimate import PlanCost
 from harness.driver.evaluation import TrainedModel
 from harness.driver.report.plan import print_trainings
-from harness.plan.recipe_request import sweep_of
-from harness.plan.request import DEFAULTS, PreparedRun, Request
+from harness.plan.request import PreparedRun, Request
 
 
 @click.command("train")
-@options.models
+@options.named("models")
 @options.training
-@options.seeds
-@options.checkpoint_minutes
-@options.sweep
-@options.select
+@options.named("seeds", "checkpoint_minutes", "sweep", "select")
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing.")
 @options.as_json
-def command(
-    models: tuple[str, ...],
-    seeds: int,
-    checkpoint_minutes: float,
-    sweep: tuple[str, ...],
-    select: tuple[str, ...],
-    dry_run: bool,
-    as_json: bool,
-    **given: Any,
-) -> int:
+def command(models: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> int:
     """Make models with a recipe; a model that is there is not trained again.
 
     A training that was interrupted goes on where it stopped. `harness run` with the same options
     evaluates the models; so does `harness run --model FOLDER`.
     """
-    how = {"seeds": seeds, "checkpoint_minutes": checkpoint_minutes, "select": select}
-    request = Request.of_options(models, (), {**DEFAULTS, **given}, sweep=sweep_of(sweep), **how)
+    request = Request.of_options(models, (), given)
     with request.network():
         prepared = evaluation.prepare(request, training=True)
         if dry_run:

@@ -34,7 +34,7 @@ SCHEMA = 1
 @click.command("watch")
 @click.argument("source", required=False)
 @click.option("--suite", default=None, help="Suite, or suite:argument (`harness list suites`).")
-@click.option("--name", default="", help="What the watch is called (default: as its folder or repository).")
+@options.make_option(WatchOptions, "name")
 @click.option(
     "--budget-minutes",
     type=click.FloatRange(min=0, min_open=True),
@@ -42,27 +42,10 @@ SCHEMA = 1
     help="Start no further task of a checkpoint after so many minutes; it is gone on with when "
     "nothing newer waits.",
 )
-@click.option(
-    "--every",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Seconds between two looks.",
-)
-@click.option(
-    "--settle",
-    type=options.Number("settle"),
-    default=10.0,
-    show_default=True,
-    help="Seconds for which nothing in a checkpoint may have changed.",
-)
-@click.option("--once", is_flag=True, help="End when nothing is left that can be evaluated now.")
-@click.option(
-    "--until",
-    type=options.Number("until"),
-    default=None,
-    help="End when the checkpoint of this step, or the next one behind it, and all before it are evaluated.",
-)
+@options.make_option(WatchOptions, "every", show_default=True)
+@options.make_option(WatchOptions, "settle", show_default=True)
+@options.make_option(WatchOptions, "once")
+@options.make_option(WatchOptions, "until")
 @click.option("--task", default="", help="Draw the curve of this task (default: of the mean).")
 @click.option("--list", "listing", is_flag=True, help="List the watches of the results folder.")
 @click.option("--show", is_flag=True, help="Show the watch called SOURCE as it is; evaluate nothing.")
@@ -85,13 +68,14 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
 
 
 def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
-    minutes = given["budget_minutes"]
+    minutes = given.pop("budget_minutes")
     budget = None if minutes is None else 60 * minutes
-    request = Request.of_options((), (given["suite"],), given, budget=budget)
-    _require_task(given["task"], request)
-    plainly = ("name", "every", "settle", "once", "until")
-    wanted = WatchOptions(source=source, request=request, **{name: given[name] for name in plainly})
-    listener = _JsonListener() if as_json else _TextListener(given["task"], once=given["once"])
+    own = {name: given.pop(name) for name in ("name", "every", "settle", "once", "until")}
+    suite, task = given.pop("suite"), given.pop("task")
+    request = Request.of_options((), (suite,), given, budget=budget)
+    _require_task(task, request)
+    wanted = WatchOptions(source=source, request=request, **own)
+    listener = _JsonListener() if as_json else _TextListener(task, once=wanted.once)
     callbacks = ("scan", "checkpoint", "error", "carry_out")
     watch = follow(wanted, WatchListeners(**{name: getattr(listener, name) for name in callbacks}))
     listener.end(watch)

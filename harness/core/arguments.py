@@ -1,27 +1,75 @@
-"""The values of a request: the form of each, checked in one place for the command line, Python and files."""
+"""The form of the values that users give: written on the fields of dataclasses, and checked in one place.
+
+A field says everything about its value: its type with bounds is what pydantic checks, `Form` is what a type
+cannot say, and `Option` has its option on the command line and its words, also those of docs/python.md.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 import os
+import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval, MinLen, Predicate
-from pydantic import TypeAdapter
 
-from harness.core.encoding import ContextChoice
 from harness.core.errors import UsageError, nearest
-from harness.core.types import DTYPES, DocumentText, Purpose, Similarity
 
 Part = TypeVar("Part")
 
 
-def _as_given(value: Any) -> Any:
-    return value
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What the type of a value does not say.
+
+    Attributes:
+        must: What the value must be, in words.
+        read: Brings an accepted spelling into the form, before it is checked; leaves anything else as it is.
+        choices: The spellings of a choice with its values, where it has others than its values.
+        repeated: Whether several are typed one by one, and not with commas.
+    """
+
+    must: str = ""
+    read: Callable[[Any], Any] | None = None
+    choices: Mapping[str, str] | None = None
+    repeated: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core.core_schema import no_info_before_validator_function
+
+        return no_info_before_validator_function(self._read_spelling, handler(source))
+
+    def _read_spelling(self, value: Any) -> Any:
+        value = value if self.read is None else self.read(value)
+        return self.choices.get(value, value) if self.choices and isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class Option:
+    """The words of a field, and its option on the command line.
+
+    Attributes:
+        help: What the value does.
+        typed: The option, where it is not the field's name; "" where the command line has none.
+        parameter: The name of its value in a command, where it is not the field's name.
+        metavar: The placeholder of the value in the help; None for that of its type.
+        envvar: The variable of the environment that stands for it.
+        unset: The value of a list with commas that nobody typed.
+        alone: Whether only some commands that evaluate have it.
+    """
+
+    help: str
+    _: KW_ONLY
+    typed: str | None = None
+    parameter: str | None = None
+    metavar: str | None = None
+    envvar: str | None = None
+    unset: str | None = ""
+    alone: bool = False
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -29,7 +77,7 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _names(value: Any) -> Any:
+def _read_names(value: Any) -> Any:
     """A comma-separated text as its parts, any other sequence as a tuple, and None as no names."""
     if value is None:
         return ()
@@ -38,198 +86,175 @@ def _names(value: Any) -> Any:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, bytes) else value
 
 
-def _places(value: Any) -> Any:
-    """A single name or path as a tuple of one, and any other sequence as a tuple of texts."""
-    several = (value,) if isinstance(value, str | os.PathLike) else value
+def _read_places(value: Any) -> Any:
+    """A single name or path as a tuple of one, any other sequence as a tuple of texts, and None as none."""
+    several = (value,) if isinstance(value, str | os.PathLike) else () if value is None else value
     if not isinstance(several, Sequence) or isinstance(several, bytes):
         return value
-    return tuple(_place(one) for one in several)
+    return tuple(_read_place(place) for place in several)
 
 
-def _places_or_none(value: Any) -> Any:
-    return () if value is None or value == "" else _places(value)
-
-
-def _table(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _place(value: Any) -> Any:
+def _read_place(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rule:
-    """The form of a value: `must` says it in words; `choices` are the spellings of a choice, with its values.
+def _read_folder(value: Any) -> Any:
+    return Path(value) if isinstance(value, str | os.PathLike) else value
 
-    `before` brings an accepted spelling into this form; unless `strict`, so does pydantic.
+
+def _read_table(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+Count = Annotated[int, Interval(ge=1), Form(must="a whole number, 1 or more")]
+Tokens = Annotated[int, Interval(ge=1), Form(must="a whole number of tokens, 1 or more")]
+Step = Annotated[int, Interval(ge=0), Form(must="a whole number, 0 or more")]
+Seeds = Annotated[int, Interval(ge=1, le=1000), Form(must="a whole number from 1 to 1000")]
+Seed = Annotated[int, Interval(ge=0, le=2**32 - 1), Form(must="a whole number from 0 to 4294967295")]
+_Amount = Annotated[float, Interval(ge=0), Predicate(math.isfinite)]
+Seconds = Annotated[_Amount, Form(must="a number of seconds, 0 or more")]
+Minutes = Annotated[_Amount, Form(must="a number of minutes, 0 or more")]
+Gigabytes = Annotated[_Amount, Form(must="a number of gigabytes, 0 or more")]
+Place = Annotated[str, Form(must="a name or a path", read=_read_place)]
+Folder = Annotated[Path, Form(must="a path", read=_read_folder)]
+_Texts = tuple[Annotated[str, MinLen(1)], ...]
+Names = Annotated[_Texts, Form(must="names, as a comma-separated text or a list of texts", read=_read_names)]
+Places = Annotated[_Texts, Form(must="a name or a list of names", read=_read_places, repeated=True)]
+Table = Annotated[Mapping[str, str], Form(must="a mapping of names to texts", read=_read_table)]
+
+_MUST = {bool: "True or False", str: "a text"}
+"""What values of plain types must be, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """A field whose value users give, read off its annotation.
+
+    Attributes:
+        name: The name in Python.
+        kind: The type without None, bounds and words.
+        must: What the value must be, in words.
+        choices: The spellings of a choice with its values; empty where any value of the type can be.
+        repeated: Whether several are typed one by one.
+        optional: Whether it may be None.
+        annotation: As the field has it, for pydantic.
+        default: That of the field; MISSING without one.
+        option: The words of the field.
     """
 
-    type: Any = None
-    strict: bool = True
-    must: str = ""
-    choices: Mapping[str, str] | None = None
-    before: Callable[[Any], Any] = _as_given
+    name: str
+    kind: Any
+    must: str
+    choices: Mapping[str, str]
+    repeated: bool
+    optional: bool
+    annotation: Any
+    default: Any
+    option: Option
 
-    def checked(self, name: str, value: Any) -> Any:
+    @staticmethod
+    def of(name: str, annotation: Any, default: Any = MISSING) -> Argument:
+        """The argument of an annotation."""
+        kind, words, optional = annotation, list[Any](), False
+        while (origin := get_origin(kind)) in (Annotated, Union, types.UnionType):
+            if origin is Annotated:
+                words += kind.__metadata__
+                kind = kind.__origin__
+            else:
+                (kind,) = [part for part in get_args(kind) if part is not type(None)]
+                optional = True
+        forms = [word for word in words if isinstance(word, Form)]
+        values = get_args(kind) if get_origin(kind) is Literal else ()
+        return Argument(
+            name=name,
+            kind=kind,
+            must=next((form.must for form in forms if form.must), _MUST.get(kind, "")),
+            choices=next((form.choices for form in forms if form.choices), {text: text for text in values}),
+            repeated=any(form.repeated for form in forms),
+            optional=optional,
+            annotation=annotation,
+            default=default,
+            option=next((word for word in words if isinstance(word, Option)), Option("", typed="")),
+        )
+
+    @property
+    def parameter(self) -> str:
+        """The name of its value in the function of a command."""
+        return self.option.parameter or self.name
+
+    @property
+    def wanted(self) -> str:
+        """What the value must be, in words."""
+        must = f"one of {', '.join(self.choices)}" if self.choices else self.must
+        return f"{must}, or left out" if self.optional else must
+
+    def check(self, value: Any) -> Any:
         """The value in its form.
 
         Raises:
-            UsageError: It has another form.
+            UsageError: It has another form; the message has the nearest match, or says what it must be.
         """
-        if self.choices is not None:
-            return self._chosen(name, value, self.choices)
         from pydantic import ValidationError
 
         try:
-            return self._adapter.validate_python(self.before(value), strict=self.strict)
+            return self._adapter.validate_python(value, strict=True)
         except ValidationError as error:
-            place = error.errors()[0]["loc"]
-            raise _refusal(name, value, place, self.must) from error
-
-    def _chosen(self, name: str, value: Any, choices: Mapping[str, str]) -> str:
-        if isinstance(value, str) and value in choices:
-            return choices[value]
-        close = nearest(str(value), choices)
-        near = f"Did you mean {' or '.join(close)}? " if close else ""
-        raise UsageError(
-            f"No {name} is called {value!r}.", hint=f"{near}There is: {', '.join(dict.fromkeys(choices))}."
-        )
+            raise self._refusal(value, error.errors()[0]["loc"]) from error
 
     @functools.cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
+    def _adapter(self) -> Any:
         from pydantic import TypeAdapter
 
-        return TypeAdapter(self.type)
+        return TypeAdapter(self.annotation)
+
+    def _refusal(self, value: Any, place: tuple[Any, ...]) -> UsageError:
+        """The error for a value, or for an entry of a mapping."""
+        name = self.name
+        if self.choices:
+            close = nearest(str(value), self.choices)
+            near = f"Did you mean {' or '.join(close)}? " if close else ""
+            hint = f"{near}There is: {', '.join(self.choices)}."
+            return UsageError(f"No {name} is called {value!r}.", hint=hint)
+        if isinstance(value, Mapping) and place and place[0] in value:
+            return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
+        if isinstance(value, Sequence) and not isinstance(value, str | bytes) and "" in value:
+            return UsageError(f"{name} has an empty name.", hint="Is a variable of the shell unset?")
+        return UsageError(f"{name} is {value!r}, and must be {self.wanted}.")
 
 
-def _refusal(name: str, value: Any, place: tuple[Any, ...], must: str) -> UsageError:
-    """The error for a value, or for an entry of a mapping."""
-    if isinstance(value, Mapping) and place and place[0] in value:
-        return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and "" in value:
-        return UsageError(f"{name} has an empty name.", hint="Is a variable of the shell unset?")
-    return UsageError(f"{name} is {value!r}, and must be {must}.")
+@functools.cache
+def _arguments_of(kind: Any) -> Mapping[str, Argument]:
+    """The fields of a dataclass that users give; its own dataclasses are not among them."""
+    hints = get_type_hints(kind, include_extras=True)
+    found: dict[str, Argument] = {}
+    for field in fields(kind):
+        if not is_dataclass(hints[field.name]):
+            default = field.default if field.default_factory is MISSING else field.default_factory()
+            found[field.name] = Argument.of(field.name, hints[field.name], default)
+    return found
 
 
-def _whole(least: int, most: int | None = None) -> Any:
-    return Annotated[int, Interval(ge=least, le=most)]
+def options_of(kind: Any) -> Mapping[str, Argument]:
+    """The fields of a dataclass that have words, those of its own dataclasses in their place."""
+    hints, own = get_type_hints(kind), _arguments_of(kind)
+    found: dict[str, Argument] = {}
+    for field in fields(kind):
+        several = {field.name: own[field.name]} if field.name in own else options_of(hints[field.name])
+        found |= {name: argument for name, argument in several.items() if argument.option.help}
+    return found
 
 
-def _optional(rule: _Rule) -> _Rule:
-    """The same form, or None."""
-    if rule.choices is None:
-        return replace(rule, type=rule.type | None, must=f"{rule.must}, or left out")
-    return rule
-
-
-_TEXT = _Rule(type=str, must="a text")
-_SWITCH = _Rule(type=bool, must="True or False")
-_COUNT = _Rule(type=_whole(1), must="a whole number, 1 or more")
-_SEEDS = _Rule(type=_whole(1, 1000), must="a whole number from 1 to 1000")
-_SEED = _Rule(type=_whole(0, 2**32 - 1), must="a whole number from 0 to 4294967295")
-_SECONDS = _Rule(
-    type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of seconds, 0 or more"
-)
-_GIGABYTES = _Rule(
-    type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of gigabytes, 0 or more"
-)
-_FOLDER = _Rule(type=Path, strict=False, must="a path")
-_TEXTS = tuple[Annotated[str, MinLen(1)], ...]
-_NAMES = _Rule(type=_TEXTS, must="names, as a comma-separated text or a list of texts", before=_names)
-_PLACES = _Rule(type=_TEXTS, must="a name or a list of names", before=_places)
-_TABLE = _Rule(type=dict[str, str], must="a mapping of names to texts", before=_table)
-
-
-def _same(names: Sequence[str]) -> Mapping[str, str]:
-    return {name: name for name in names}
-
-
-VECTORS = {name: dtype for name, dtype in DTYPES.items() if dtype != "bfloat16"}
-"""The precisions in which vectors are kept, by their spellings."""
-
-_RULES: Mapping[str, _Rule] = {
-    "models": _PLACES,
-    "suites": _PLACES,
-    "model": _Rule(type=str, must="a name or a path", before=_place),
-    "baseline": _Rule(type=str, must="a name or a path", before=_place),
-    "dtype": _Rule(choices=DTYPES),
-    "vectors": _Rule(choices=VECTORS),
-    "document_text": _Rule(choices=_same(get_args(DocumentText))),
-    "pooling": _optional(_TEXT),
-    "normalize": _optional(_SWITCH),
-    "max_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
-    "query_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
-    "similarity": _Rule(choices=_same(get_args(Similarity))),
-    "index": _optional(_TEXT),
-    "context": _Rule(choices=_same(get_args(ContextChoice))),
-    "context_seeds": _SEEDS,
-    "prompts": _optional(_TABLE),
-    "seed": _SEED,
-    "seeds": _SEEDS,
-    "tasks": _NAMES,
-    "languages": _NAMES,
-    "subsets": _NAMES,
-    "splits": _NAMES,
-    "recipe": _NAMES,
-    "checkpoint_minutes": _Rule(
-        type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of minutes, 0 or more"
-    ),
-    "recipe_settings": _Rule(type=dict[str, Any], must="a mapping of settings to values", before=_table),
-    "sweep": _Rule(type=dict[str, Any], must="a mapping of a setting to its values", before=_table),
-    "select": _PLACES,
-    "train_data": _Rule(type=_TEXTS, must="a name or a list of names", before=_places_or_none),
-    "results": _optional(_FOLDER),
-    "cache": _optional(_FOLDER),
-    "data": _optional(_FOLDER),
-    "remote": _optional(_Rule(type=str, must="the URL of object storage")),
-    "offline": _SWITCH,
-    "devices": _NAMES,
-    "executor": _TEXT,
-    "threads": _optional(_COUNT),
-    "drop_vectors": _SWITCH,
-    "keep_vectors": _GIGABYTES,
-    "batch_tokens": _optional(_COUNT),
-    "workers": _optional(_COUNT),
-    "force": _SWITCH,
-    "fail_fast": _SWITCH,
-    "trust_remote_code": _SWITCH,
-    "allow_extra": _NAMES,
-    "gate": _SWITCH,
-    "purpose": _Rule(choices=_same(get_args(Purpose))),
-    "budget": _optional(_SECONDS),
-    "names": _TABLE,
-    "every": _SECONDS,
-    "settle": _SECONDS,
-    "once": _SWITCH,
-    "until": _optional(_Rule(type=_whole(0), must="a whole number, 0 or more")),
-}
-"""The form of every value of a request, of a check and of a watch, by its name in Python."""
-
-UNSET = frozenset({"similarity", "document_text", "vectors", "context"})
-"""Choices that may be None."""
-
-
-def checked(name: str, value: Any) -> Any:
-    """A value of a request in its form.
+def checked(name: str, value: Any, annotation: Any) -> Any:
+    """A value in the form of an annotation.
 
     Raises:
         UsageError: It has another form; the message has the nearest match, or says what it must be.
 
     Example:
-        >>> checked("tasks", "RTE, MRPC"), checked("dtype", "bf16")
-        (('RTE', 'MRPC'), 'bfloat16')
+        >>> checked("tasks", "RTE, MRPC", Names), checked("seeds", 3, Seeds)
+        (('RTE', 'MRPC'), 3)
     """
-    if value is None and name in UNSET:
-        return None
-    if name == "vectors" and DTYPES.get(str(value)) == "bfloat16":
-        raise UsageError(
-            "Vectors are kept in float32 or float16; bfloat16 has too few digits for them.",
-            hint="The precision of the model itself is --dtype bfloat16.",
-        )
-    if name == "tasks" and isinstance(value, str) and not split_names(value):
-        raise UsageError("tasks is empty.", hint="Name tasks, e.g. RTE,MRPC, or leave it out.")
-    return _RULES[name].checked(name, value)
+    return Argument.of(name, annotation).check(value)
 
 
 def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
@@ -240,8 +265,8 @@ def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
     """
     if not isinstance(part, kind):
         raise UsageError(f"{name} is {part!r}, and must be a harness.{kind.__name__}.")
-    given: Any = part
-    values = {f.name: checked(f.name, getattr(given, f.name)) for f in fields(given) if f.name in _RULES}
+    given, declared = cast(Any, part), cast(Any, kind)
+    values = {a.name: a.check(getattr(given, a.name)) for a in _arguments_of(declared).values()}
     made: Part = replace(given, **values)
     return made
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from annotated_types import Interval
 
+from harness.core.arguments import Form, Option, Seed, Table, Tokens
+from harness.core.errors import UsageError
 from harness.core.types import (
+    DTYPES,
     SEED,
     DocumentText,
     Dtype,
@@ -43,6 +46,24 @@ class OwnTexts:
     type: str = "Retrieval"
 
 
+ContextChoice = Literal["task", "task-with-replacement", "null"]
+"""The context documents of an evaluation: drawn from the task's own texts, once each or not, or none."""
+
+
+_VECTORS = {name: dtype for name, dtype in DTYPES.items() if dtype != "bfloat16"}
+"""The precisions in which vectors are kept, by their spellings."""
+
+
+def _refuse_bfloat16(value: Any) -> Any:
+    """The same value, unless it is a precision of models alone."""
+    if DTYPES.get(str(value)) == "bfloat16":
+        raise UsageError(
+            "Vectors are kept in float32 or float16; bfloat16 has too few digits for them.",
+            hint="The precision of the model itself is --dtype bfloat16.",
+        )
+    return value
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The requested evaluation settings of a model; None means the model's own default.
@@ -51,18 +72,77 @@ class Settings:
     for large corpora, "exact", or "plaid:nbits=4,..." (see `Plaid`).
     """
 
-    dtype: Dtype = "float32"
-    pooling: str | None = None
-    normalize: bool | None = None
-    max_length: int | None = None
-    query_length: int | None = None
-    similarity: Similarity | None = None
-    index: str | None = None
-    prompts: Mapping[str, str] | None = None
-    vectors: Dtype | None = None
-    document_text: DocumentText | None = None
-    context: ContextChoice | None = None
-    seed: int = SEED
+    pooling: Annotated[
+        str | None,
+        Option("Pooling of token vectors, e.g. mean or cls (default: the model's own, else mean)."),
+    ] = None
+    normalize: Annotated[bool | None, Option("Scale vectors to length 1 (default: as the model does).")] = (
+        None
+    )
+    max_length: Annotated[
+        Tokens | None,
+        Option(
+            "Longest input in tokens, of multi-vector (ColBERT) models the longest document (default: the "
+            "model's own)."
+        ),
+    ] = None
+    query_length: Annotated[
+        Tokens | None,
+        Option(
+            "Longest query in tokens, of multi-vector (ColBERT) models (default: the model's own, or that of "
+            "a BEIR task)."
+        ),
+    ] = None
+    dtype: Annotated[Dtype, Form(choices=DTYPES), Option("Precision of weights and products.")] = "float32"
+    vectors: Annotated[
+        Dtype | None,
+        Form(choices=_VECTORS, read=_refuse_bfloat16),
+        Option(
+            "Precision in which vectors are kept and compared (default: float32, and float16 where each "
+            "token has a vector)."
+        ),
+    ] = None
+    document_text: Annotated[
+        DocumentText | None,
+        Option("Text of a document in retrieval tasks (default: as the suite has it)."),
+    ] = None
+    similarity: Annotated[
+        Similarity | None,
+        Option(
+            "How vectors are compared (default: the model's own, else cosine; maxsim where each token has "
+            "one)."
+        ),
+    ] = None
+    index: Annotated[
+        str | None,
+        Option(
+            "Search of multi-vector (ColBERT) models: auto (the default: exact, and plaid for large tasks), "
+            "exact, plaid[:SETTING=VALUE,...] or pylate-script (docs/retrieval.md).",
+            metavar="INDEX",
+        ),
+    ] = None
+    context: Annotated[
+        ContextChoice | None,
+        Option(
+            "Context documents of a two-stage model: drawn from the task's own texts, once each or with "
+            "replacement, or none (default: as the model was saved)."
+        ),
+    ] = None
+    prompts: Annotated[
+        Table | None,
+        Form(repeated=True),
+        Option(
+            "Text put before inputs; NAME is query, document, a task or a type. Repeat for several.",
+            typed="--prompt",
+            metavar="NAME=TEXT",
+        ),
+    ] = None
+    seed: Annotated[
+        Seed,
+        Option(
+            "Seed of samples, probes and trainings; further seeds are counted from it (mteb's own is 42)."
+        ),
+    ] = SEED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +209,6 @@ MOST_PAIRS = 4e12
 
 USUAL_QUERIES = 1000
 """Queries of a task whose number is not known."""
-
-
-ContextChoice = Literal["task", "task-with-replacement", "null"]
-"""The context documents of an evaluation: drawn from the task's own texts, once each or not, or none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeGuard, runtime_checkable
+
+from harness.core.arguments import Folder, Form, Names, Option, split_names
+from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -466,6 +469,13 @@ class Suite:
         return tuple(c.name for c in self.columns if not c.tasks)
 
 
+def _require_task_named(value: Any) -> Any:
+    """The same value, unless it is a text without a name: a run of all tasks would be the costly mistake."""
+    if isinstance(value, str) and not split_names(value):
+        raise UsageError("tasks is empty.", hint="Name tasks, e.g. RTE,MRPC, or leave it out.")
+    return value
+
+
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
     """The options that narrow a suite; an empty option leaves the suite as it is.
@@ -474,12 +484,20 @@ class SuiteOptions:
     are folders, None for the defaults.
     """
 
-    tasks: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    subsets: tuple[str, ...] = ()
-    splits: tuple[str, ...] = ()
-    cache: Path | None = None
-    results: Path | None = None
+    tasks: Annotated[
+        Names,
+        Form(read=_require_task_named),
+        Option("Only these tasks of the suites, e.g. RTE,MRPC; type:STS for all of a type.", unset=None),
+    ] = ()
+    languages: Annotated[
+        Names, Option("Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu.")
+    ] = ()
+    subsets: Annotated[
+        Names, Option("Only these subsets of tasks, by the data set's own names, e.g. en-en.")
+    ] = ()
+    splits: Annotated[Names, Option("Only these splits, e.g. test.")] = ()
+    cache: Folder | None = None
+    results: Folder | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

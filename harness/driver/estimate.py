@@ -14,8 +14,9 @@ from harness.encoder.folder.pooling import vector_size
 from harness.jobs.context import JobContext, WorkerLimits
 from harness.jobs.recipe import Estimate
 from harness.jobs.training_jobs import Train
+from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan, PlannedScore
-from harness.plan.request import PreparedRun, check_devices
+from harness.plan.request import PreparedRun
 from harness.results.cost.duration import TimeRange
 from harness.results.cost.encoding import (
     SCORING,

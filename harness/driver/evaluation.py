@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.core.arguments import checked, checked_fields
+from harness.core.arguments import Names, Places, checked, checked_fields
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
 from harness.core.provenance import cores
@@ -32,8 +32,10 @@ from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Job
 from harness.jobs.recipe import TaskRecipe
 from harness.jobs.training_jobs import Train
+from harness.plan.devices import check_devices
 from harness.plan.plan import ConfiguredModel, Plan
-from harness.plan.request import PreparedRun, Request, ResolvedRequest, check_devices
+from harness.plan.request import PreparedRun, Request
+from harness.plan.resolved_request import ResolvedRequest
 from harness.results.cost.memory import SHARE, memory_of_job, runs_that_fit
 from harness.search.plaid import require_library
 from harness.storage.store import Store
@@ -50,8 +52,8 @@ def run(
 ) -> Report:
     """Evaluate models on suites; `harness.run` documents the arguments."""
     asked = Request(
-        models=checked("models", model),
-        suites=checked("suites", suite),
+        models=checked("models", model, Places),
+        suites=checked("suites", suite, Places),
         settings=checked_fields(settings or Settings(), Settings, "settings"),
     ).changed(request, of="harness.run")
     with asked.network():
@@ -115,9 +117,8 @@ def train(
     model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
 ) -> tuple[TrainedModel, ...]:
     """Make models with a recipe; `harness.train` documents the arguments."""
-    asked = Request(models=checked("models", model), suites=(), recipe=checked("recipe", recipe)).changed(
-        request, of="harness.train"
-    )
+    models, recipes = checked("models", model, Places), checked("recipe", recipe, Names)
+    asked = Request(models=models, suites=(), recipe=recipes).changed(request, of="harness.train")
     with asked.network():
         return carry_out_training(prepare(asked, training=True), listeners)
 

@@ -91,14 +91,14 @@ def require_model_recipe(request: RecipeRequest) -> None:
         )
 
 
-def changes_of(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """The changed settings of FIELD=VALUE pairs.
+def changes_of(pairs: Any) -> Any:
+    """The changed settings of FIELD=VALUE pairs; what is no list of such is left as it is.
 
     Raises:
         UsageError: A pair has no "=".
     """
-    if isinstance(pairs, Mapping):
-        return dict(pairs)
+    if not isinstance(pairs, list | tuple):
+        return pairs
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = str(pair).partition("=")
@@ -108,14 +108,16 @@ def changes_of(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def sweep_of(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The settings and the values of SETTING=VALUE,VALUE, each given once.
+def sweep_of(given: Any) -> Any:
+    """The settings and the values of SETTING=VALUE,VALUE, each given once; anything else as it is.
 
     Raises:
         UsageError: One has no "=" or an empty value, or a setting is given twice.
     """
+    if not isinstance(given, list | tuple):
+        return given
     found: dict[str, tuple[str, ...]] = {}
-    for text in given:
+    for text in map(str, given):
         name, equals, values = text.partition("=")
         if not equals:
             raise UsageError(

@@ -31,7 +31,7 @@ from harness.jobs.maxsim import MaxSimRanker
 from harness.jobs.ranking import ENGLISH, BM25Ranker, tell_ranked
 from harness.plan.models import ModelOptions, subject
 from harness.plan.plan import ConfiguredModel
-from harness.plan.request import require_sides
+from harness.plan.prompts import require_sides
 from harness.search import bm25
 from harness.storage.vectors import Space
 

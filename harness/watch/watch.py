@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Interval
 
 from harness.core import files, paths
-from harness.core.arguments import checked, checked_fields
+from harness.core.arguments import Form, Option, Place, Seconds, Step, checked_fields
 from harness.core.errors import HarnessError, StoreError, UsageError, shortened
 from harness.core.identity import digest
 from harness.driver import evaluation
@@ -238,10 +240,6 @@ def _line(text: str) -> str:
     return " ".join(text.split())[:500]
 
 
-EVERY = 60.0
-"""Seconds between two scans."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
     """The options of a watch.
@@ -251,13 +249,24 @@ class WatchOptions:
     checkpoint up to this step, and one at or behind it, is evaluated.
     """
 
-    source: str
+    source: Place
     request: Request
-    name: str = ""
-    every: float = EVERY
-    settle: float = SETTLE
-    once: bool = False
-    until: int | None = None
+    name: Annotated[str, Option("What the watch is called (default: as its folder or repository).")] = ""
+    every: Annotated[
+        Seconds,
+        Interval(ge=0.1),
+        Form(must="a number of seconds, 0.1 or more"),
+        Option("Seconds between two looks."),
+    ] = 60.0
+    settle: Annotated[Seconds, Option("Seconds for which nothing in a checkpoint may have changed.")] = SETTLE
+    once: Annotated[bool, Option("End when nothing is left that can be evaluated now.")] = False
+    until: Annotated[
+        Step | None,
+        Option(
+            "End when the checkpoint of this step, or the next one behind it, and all before it are "
+            "evaluated."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,8 +304,7 @@ def follow(options: WatchOptions, listeners: WatchListeners | None = None) -> Wa
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
     request = checked_fields(options.request, Request, "request").checked()
-    limits = {name: checked(name, getattr(options, name)) for name in ("every", "settle", "once", "until")}
-    options = replace(options, request=request, source=checked("model", options.source), **limits)
+    options = replace(checked_fields(options, WatchOptions, "options"), request=request)
     source = open_source(options.source, offline=request.offline)
     if len(request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")

@@ -21,7 +21,8 @@ from blocked import BLOCKER
 from harness.core.encoding import Settings
 from harness.core.errors import UsageError
 from harness.plan.plan import Plan
-from harness.plan.request import Request, ResolvedRequest
+from harness.plan.request import Request
+from harness.plan.resolved_request import ResolvedRequest
 
 Measured = Any
 Asked = Callable[..., tuple[int, str, str]]

@@ -30,7 +30,8 @@ from harness.encoder.folder.pooling import vector_size
 from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan, plan_scores
 from harness.plan.recipe_request import vector_options
-from harness.plan.request import DEFAULTS, Request, ResolvedRequest
+from harness.plan.request import Request
+from harness.plan.resolved_request import ResolvedRequest
 from harness.storage.store import Store
 
 # A request with everything that it names found, before anything is looked up
@@ -358,7 +359,7 @@ def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path
     assert [c.key for c in after.cells if c.record is not None] == [cell.key]
 
 
-def test_options_that_nobody_types_are_those_of_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_nobody_types_are_the_defaults_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     from click import Command
 
     from harness.commands import options
@@ -368,7 +369,7 @@ def test_options_that_nobody_types_are_those_of_the_command_line(monkeypatch: py
     given: dict[str, object] = {}
     command = options.evaluation(Command("any", callback=lambda **typed: given.update(typed)))
     command.main([], standalone_mode=False)
-    assert given == dict(DEFAULTS)
+    assert Request.of_options((), ("stdlib",), given) == Request(models=(), suites=("stdlib",))
 
 
 def test_the_former_default_of_vectors_is_no_option_that_was_given() -> None:

@@ -33,7 +33,8 @@ from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.plan import catalog
 from harness.plan.recipe_request import Recipes
-from harness.plan.request import Request, ResolvedRequest
+from harness.plan.request import Request
+from harness.plan.resolved_request import ResolvedRequest
 from harness.plan.training_plan import Sweep, _require_comparable
 from harness.storage.record import Record
 from harness.storage.store import Store

@@ -1,0 +1,219 @@
+"""A request with everything that it names found: its models, suites and recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.core import paths
+from harness.core.encoding import Encoding, Settings
+from harness.core.errors import UsageError
+from harness.core.types import Suite, Task
+from harness.data.locate import DataSettings
+from harness.executors.executor import executor_settings
+from harness.jobs.recipe import ModelRecipe, TaskRecipe, two_stages_refused
+from harness.plan.devices import require_room, require_spelled
+from harness.plan.models import ModelOptions, subject
+from harness.plan.plan import ConfiguredModel
+from harness.plan.prompts import check_prompts
+from harness.plan.recipe_request import Recipes, require_model_recipe, vector_options
+from harness.plan.request import Request
+from harness.plan.training_plan import TrainingRequest, planned_models
+from harness.search import bm25
+from harness.storage.remote import Remote
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRequest:
+    """A resolved request.
+
+    Attributes:
+        asked: Each model of the request.
+        trained: The models that a recipe makes of them, for each seed; none without such a recipe.
+        recipe: The recipe for tasks with labels.
+        stages: The recipes that make a model one after the other.
+    """
+
+    request: Request
+    asked: tuple[ConfiguredModel, ...]
+    trained: tuple[ConfiguredModel, ...]
+    suites: tuple[Suite, ...]
+    recipe: TaskRecipe | None
+    stages: tuple[ModelRecipe, ...]
+    results: Path
+    cache: Path
+    data: DataSettings
+
+    @property
+    def subjects(self) -> tuple[ConfiguredModel, ...]:
+        """Every model that is evaluated, once."""
+        labelled = any(task.output == "label" for suite in self.suites for task in suite.tasks)
+        asked = self.asked if labelled or not self.stages else ()
+        every = tuple(dict.fromkeys((*asked, *self.trained)))
+        return _with_context_seeds(every, self.request.context_seeds)
+
+    def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
+        """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
+        return not self.stages or (one.training is None) == (task.output == "label")
+
+    @staticmethod
+    def of(request: Request, *, training: bool = False, remote: Remote | None = None) -> ResolvedRequest:
+        """Resolve the models, suites and recipes of a request.
+
+        Args:
+            request: As the user gave it.
+            remote: The storage from which trained models are fetched that are not here.
+            training: Whether models are trained and nothing is evaluated, so that no suite is needed.
+
+        Raises:
+            UsageError: A name or a setting cannot be used.
+        """
+        request = request.checked()
+        require_spelled(request.devices)
+        require_room(request.devices, request.executor, request.threads)
+        if not request.models or not (request.suites or training):
+            raise UsageError(
+                "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
+            )
+        cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+        if executor_settings(request.executor) is not None:  # other machines know no working directory
+            cache, results = cache.absolute(), results.absolute()
+        data = DataSettings(root=request.data_root(), offline=request.offline, cache=cache)
+        suites = request.open_suites()
+        if training:
+            require_model_recipe(request.recipe_request())
+        recipes = Recipes.of(suites, request.recipe_request())
+        _check_bm25(request, suites)
+        trained = bool(recipes.stages)
+        asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
+        _check_late_interaction(asked, suites, "+".join(request.recipe))
+        _check_two_stages(asked, recipes.task)
+        check_prompts(request.settings.prompts or {}, suites)
+        made: tuple[ConfiguredModel, ...] = ()
+        if recipes.stages:
+            how = TrainingRequest(
+                settings=request.settings,
+                seeds=tuple(range(request.settings.seed, request.settings.seed + request.seeds)),
+                train_data=request.train_data,
+                results=results,
+                data=data,
+                threads=request.threads,
+                minutes=request.checkpoint_minutes,
+                sweep=recipes.sweep,
+                remote=remote,
+            )
+            made = planned_models(tuple(dict.fromkeys(asked)), recipes.stages, how)
+        return ResolvedRequest(
+            request=request,
+            asked=asked,
+            trained=made,
+            suites=tuple(suites),
+            recipe=recipes.task,
+            stages=recipes.stages,
+            results=results,
+            cache=cache,
+            data=data,
+        )
+
+
+def _with_context_seeds(models: Sequence[ConfiguredModel], count: int) -> tuple[ConfiguredModel, ...]:
+    """The models, those whose vectors depend on drawn documents once for each of `count` draws.
+
+    Raises:
+        UsageError: There are to be several draws, and no model has any.
+    """
+    if count > 1 and not any(one.context for one in models):
+        raise UsageError(
+            "--context-seeds is for models whose vectors depend on context documents; here is none.",
+            hint="Leave it out.",
+        )
+    return tuple(own for one in models for own in _draws(one, count))
+
+
+def _draws(one: ConfiguredModel, count: int) -> Sequence[ConfiguredModel]:
+    """A model with each of several draws of context documents; the model alone where nothing is drawn."""
+    encoding, draw = one.encoding, one.context
+    if draw is None or not isinstance(encoding, Encoding):
+        return [one]
+    draws = [replace(draw, seed=draw.seed + number) for number in range(count)]
+    return [replace(one, encoding=replace(encoding, context=draw)) for draw in draws]
+
+
+def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
+    """Refuse BM25 where it has nothing to rank, where it would be trained, and settings for vectors alone."""
+    named = [text for text in request.models if bm25.is_bm25(text)]
+    if not named:
+        return
+    if request.recipe:
+        raise UsageError(
+            f"{named[0]} has no weights: no recipe trains it.", hint=f"Leave out --recipe, or {named[0]}."
+        )
+    if not any(task.retrieves for suite in suites for task in suite.tasks):
+        titles = ", ".join(suite.name for suite in suites)
+        raise UsageError(
+            f"{named[0]} ranks documents, and {titles} has no retrieval task: each of its tasks needs a "
+            "vector for each text.",
+            hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
+        )
+    given = [option for option in vector_options(request.settings) if option != "--document-text"]
+    if given and len(named) == len(request.models):
+        raise UsageError(
+            f"{given[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
+            hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
+        )
+
+
+def _only_trained(suites: Sequence[Suite]) -> bool:
+    """Whether a recipe trains for every task, so that no model is evaluated as it is."""
+    return all(task.output == "label" for suite in suites for task in suite.tasks)
+
+
+def _configured_models(
+    request: Request, cache: Path, *, recipe: bool, plain: bool
+) -> tuple[ConfiguredModel, ...]:
+    """The models in the order of the request; of two identical models the first name is used.
+
+    With `recipe` no model is evaluated as it is; with `plain` the settings are not meant for these models.
+    """
+    options = ModelOptions(
+        offline=request.offline,
+        trust_remote_code=request.trust_remote_code,
+        cache=cache,
+        allow_extra=request.allow_extra,
+        trained=recipe,
+        results=request.results,
+    )
+    settings = Settings() if plain else request.settings
+    every = [_with_name(subject(text, settings, options), text, request) for text in request.models]
+    first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
+    return tuple(first[one.artifact.key, one.encoding] for one in every)
+
+
+def _check_late_interaction(asked: Sequence[ConfiguredModel], suites: Sequence[Suite], recipe: str) -> None:
+    """Refuse a multi-vector (ColBERT) model where it would be trained, or has nothing to search."""
+    name = next((one.artifact.name for one in asked if one.interacts_late), None)
+    if name is not None and recipe:
+        raise UsageError(
+            f"{name} gives a vector for each token: {recipe} does not train such a model.",
+            hint="Give the backbone that it was made of, or leave out --recipe.",
+        )
+    if name is not None and suites and not any(task.retrieves for suite in suites for task in suite.tasks):
+        titles = ", ".join(suite.name for suite in suites)
+        raise UsageError(
+            f"{name} gives a vector for each token, and {titles} has no retrieval task: each of its tasks "
+            "needs a vector for each text.",
+            hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
+        )
+
+
+def _check_two_stages(asked: Sequence[ConfiguredModel], recipe: TaskRecipe | None) -> None:
+    """Refuse a two-stage model where a recipe would train one of its backbones for each task."""
+    name = next((one.artifact.name for one in asked if one.has_two_stages), None)
+    if name is not None and recipe is not None:
+        raise two_stages_refused(name, recipe.name)
+
+
+def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
+    name = request.names.get(text)
+    return replace(one, artifact=replace(one.artifact, name=name)) if name else one
