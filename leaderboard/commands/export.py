@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from harness.core.errors import UsageError, shortened
 from harness.tools.trec import export_trec
-from leaderboard.web.settings import from_environment
+from leaderboard.data.settings import from_environment
 
 FORMATS = ("json", "csv", "md", "tex")
 

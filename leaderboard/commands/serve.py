@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from harness.core.errors import UsageError
-from leaderboard.web.settings import SiteSettings, from_environment
+from leaderboard.data.settings import SiteSettings, from_environment
 
 PATIENCE = 60
 """Seconds that a busy worker may take to show that it lives before it is replaced."""

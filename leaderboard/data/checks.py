@@ -6,24 +6,27 @@ import hashlib
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
-from harness.core.errors import RecordError
+from harness.core.errors import HarnessError
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import slug
 
-Reading = Callable[[str, Path], Sequence[StoredDocument]]
+log = logging.getLogger(__name__)
+
+Kind = Literal["check", "watch"]
+Reading = Callable[[str, Path], StoredDocument]
 """Takes a document's name in URLs and its file."""
 
 
-def document_units(source: str, folders: Iterable[Path], read: Reading) -> Iterator[Unit]:
+def document_units(kind: Kind, source: str, folders: Iterable[Path], read: Reading) -> Iterator[Unit]:
     """One unit for each JSON file; one of an earlier folder goes before that of the same name of a later."""
     seen = set()
     for folder in folders:
@@ -31,7 +34,19 @@ def document_units(source: str, folders: Iterable[Path], read: Reading) -> Itera
             name = name_of(path.stem)
             if name not in seen:
                 seen.add(name)
-                yield Unit(source=source, name=name, stamp=stamp, read=partial(read, name, path))
+                contents = partial(_read_document, kind, read, name, path)
+                yield Unit(source=source, name=name, stamp=stamp, read=contents)
+
+
+def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[StoredDocument]:
+    """A document for the index; nothing, and a word in the log, of a file that is none."""
+    try:
+        return [read(name, path)]
+    except HarnessError as error:
+        log.warning("%s It is left out.", error.message)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        log.warning("%s is no %s: %s. It is left out.", path, kind, " ".join(str(error).split())[:300])
+    return []
 
 
 def name_of(stem: str) -> str:
@@ -63,17 +78,14 @@ def _files(folder: Path) -> Iterator[tuple[Path, str]]:
         yield Path(entry.path), f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
 
 
-log = logging.getLogger(__name__)
-
-SOURCE = "checks"
-
 OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "passed", "same")
 """The verdicts of a whole check, in the order in which a reader wants to see them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckedMean:
+class CheckedMean(BaseModel):
     """The mean over a suite as a check found it (harness.checks.outcome.MeanOutcome)."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
 
     suite: str
     verdict: Overall
@@ -83,14 +95,15 @@ class CheckedMean:
     margin: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckSummary:
+class CheckSummary(BaseModel):
     """What lists show of a check.
 
     `name` is its own in URLs, `line` that of its model line; `id` is shared by checks of the same two models.
     `baseline` is the name of the baseline, or of the model where it is not `named`; `artifacts` are the
     candidate's. `verdicts` counts the tasks of each verdict.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     id: str
@@ -109,50 +122,37 @@ class CheckSummary:
 
 def units(roots: Sequence[Path]) -> Iterator[Unit]:
     """One unit for each check of some results folders."""
-    return document_units(SOURCE, [root / CHECKS.folder for root in roots], _read)
+    return document_units("check", "checks", [root / CHECKS.folder for root in roots], _read)
 
 
-def _read(name: str, path: Path) -> list[StoredDocument]:
-    """A check for the index; nothing, and a word in the log, of a file that is none."""
-    try:
-        document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
-        check = adapter().validate_json(document)
-    except RecordError as error:
-        log.warning("%s It is left out.", error.message)
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        log.warning("%s is no check: %s. It is left out.", path, " ".join(str(error).split())[:300])
-    else:
-        return [
-            StoredDocument(
-                kind="check", name=name, written=check.when, facts=_facts(check), document=document.decode()
-            )
-        ]
-    return []
+def _read(name: str, path: Path) -> StoredDocument:
+    document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
+    check = adapter().validate_json(document)
+    summary = CheckSummary(
+        name=name,
+        when=check.when,
+        id=check.id,
+        line=line_of(check),
+        baseline=check.baseline.baseline or check.baseline.name,
+        named=bool(check.baseline.baseline),
+        candidate=check.candidate.name,
+        artifacts=check.candidate.artifacts,
+        suites=check.suites,
+        recipe=check.recipe,
+        overall=check.overall,
+        means=tuple(map(CheckedMean.model_validate, check.means)),
+        verdicts=Counter(task.verdict for task in check.tasks),
+    )
+    facts = summary.model_dump(mode="json")
+    return StoredDocument(
+        kind="check", name=name, written=check.when, facts=facts, document=document.decode()
+    )
 
 
 @cache
 def adapter() -> TypeAdapter[Check]:
     """Reads and writes checks, and sees that each field holds what it should."""
     return TypeAdapter(Check)
-
-
-def _facts(check: Check) -> dict[str, Any]:
-    verdicts = [task.verdict for task in check.tasks]
-    return {
-        "id": check.id,
-        "line": line_of(check),
-        "baseline": check.baseline.baseline or check.baseline.name,
-        "named": bool(check.baseline.baseline),
-        "candidate": check.candidate.name,
-        "artifacts": check.candidate.artifacts,
-        "suites": check.suites,
-        "recipe": check.recipe,
-        "overall": check.overall,
-        "means": [
-            {name: getattr(mean, name) for name in CheckedMean.__dataclass_fields__} for mean in check.means
-        ],
-        "verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)},
-    }
 
 
 def line_of(check: Check) -> str:
@@ -162,10 +162,3 @@ def line_of(check: Check) -> str:
     digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
     readable = "-".join(filter(None, (slug(name)[:60], slug("-".join(check.suites))[:40])))
     return f"{readable}-{digest}".lstrip("-.")
-
-
-def judged(name: str, written: str, facts: Mapping[str, Any]) -> CheckSummary:
-    """What lists show of a check, as the index holds it."""
-    own = {"artifacts": tuple(facts["artifacts"]), "suites": tuple(facts["suites"])}
-    means = tuple(CheckedMean(**mean) for mean in facts["means"])
-    return CheckSummary(name=name, when=written, **{**facts, **own, "means": means})

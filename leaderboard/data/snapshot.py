@@ -13,15 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
 from harness.storage.imported import Imported
 from leaderboard.data import checks, imports, paper_rows, records, watches
 from leaderboard.data.entries import Unit
+from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, all_scopes, listed
 from leaderboard.data.tables import TABLES, Tables, Writer, storable
 
@@ -38,30 +40,6 @@ SPARE = 600
 """Seconds after which nobody reads a version that another one has replaced."""
 
 
-class Folders(Protocol):
-    """Where records, imports and papers lie (leaderboard.web.settings.SiteSettings)."""
-
-    @property
-    def results(self) -> tuple[Path, ...]:
-        """Results folders; what an earlier one holds goes first."""
-
-    @property
-    def reference(self) -> Path | None:
-        """Records that come with a checkout."""
-
-    @property
-    def reported(self) -> Path | None:
-        """The papers' tables."""
-
-    @property
-    def suites(self) -> tuple[str, ...]:
-        """Suites of one's own."""
-
-    @property
-    def snapshots(self) -> Path | None:
-        """Where snapshots lie; None for the cache."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """A refresh in numbers: units that were read as they are new or changed, and units that are gone."""
@@ -71,13 +49,14 @@ class Changes:
     version: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(BaseModel):
     """One version of the tables: a folder of Parquet files for each part, the own one first.
 
     `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
     import, `sizes` the bytes of each file.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     folder: Path
     version: int
@@ -105,7 +84,7 @@ class Snapshot:
 class SiteIndex:
     """The snapshots of some folders, of which the last one counts."""
 
-    def __init__(self, settings: Folders, folder: Path, suites: dict[str, SiteSuite]) -> None:
+    def __init__(self, settings: SiteSettings, folder: Path, suites: dict[str, SiteSuite]) -> None:
         self.settings = settings
         self.folder = folder
         self.suites = suites
@@ -262,7 +241,7 @@ class SiteIndex:
         )
 
 
-def open_index(settings: Folders) -> SiteIndex:
+def open_index(settings: SiteSettings) -> SiteIndex:
     """The snapshots of a site's folders, in the cache or where settings say."""
     cache = paths.cache_folder()
     suites = listed(cache, settings.suites)
@@ -316,16 +295,9 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _read(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, and a word in the log, where it is damaged."""
     try:
-        found = json.loads(path.read_bytes())
-        return Snapshot(
-            folder=path.parent / str(found["version"]),
-            version=int(found["version"]),
-            units=found["units"],
-            parts=found["parts"],
-            imports={name: tuple(place) for name, place in found["imports"].items()},
-            sizes=found["sizes"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        document = json.loads(path.read_bytes())
+        return Snapshot(**document, folder=path.parent / str(document["version"]))
+    except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is made anew.", path)
         return None
 

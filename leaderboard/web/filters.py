@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from leaderboard.data.queries import SIZES, Entry
-from leaderboard.web.parameters import State, Text
+from leaderboard.web.parameters import State, Text, default_values
 
 
 class EntryState(State):
@@ -165,12 +165,9 @@ CHIPS = {
 
 def chips(state: EntryState, path: str) -> list[tuple[str, str]]:
     """The filters in force, each with the URL without it."""
-    names = [name for name in CHIPS if name in state.not_default()]
-    defaults = {name: type(state).model_fields[name].get_default() for name in names}
+    changed, defaults = state.not_default(), default_values(type(state))
     return [
-        (
-            CHIPS[name].format(getattr(state, name)),
-            f"{path}?{state.query(**{name: defaults[name], 'page': 1})}",
-        )
-        for name in names
+        (text.format(getattr(state, name)), f"{path}?{state.query(**{name: defaults[name], 'page': 1})}")
+        for name, text in CHIPS.items()
+        if name in changed
     ]

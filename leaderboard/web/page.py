@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.routing import compile_path
+
 from harness.core.errors import UsageError, nearest, unknown
 from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
@@ -91,6 +93,11 @@ class PageRoute:
     summary: str
     all_paths: Callable[[Any], Iterable[str]] = lambda site: ()
     formats: tuple[str, ...] = ("json", "csv")
+
+    def arguments(self, path: str) -> dict[str, str] | None:
+        """The parameters of a path, None where it is no path of this page."""
+        match = compile_path(self.path)[0].match(path)
+        return match.groupdict() if match else None
 
     def file(self, form: str) -> str:
         """The address of a format of the page, with the same names in braces."""

@@ -23,13 +23,13 @@ from leaderboard import pages
 from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.remote import RemoteCopy
+from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import SiteIndex, open_index
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.middleware import CHART_POLICY
 from leaderboard.web.page import FORMATS, Page, PageRoute, missing
-from leaderboard.web.parameters import State, address, describe_errors
-from leaderboard.web.settings import SiteSettings
+from leaderboard.web.parameters import State, address, default_values, describe_errors
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
@@ -121,8 +121,9 @@ class Site:
         """
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
-            arguments = _match(route.path, path)
+            arguments = route.arguments(f"/{path.strip('/')}")
             if arguments is not None:
+                arguments = {name: unquote(value) for name, value in arguments.items()}
                 return self.render(route, _state(route.state, query), arguments, form).body
         paths = [route.path for route in routes]
         raise missing(f"page with a {form} format", path, paths, then="The page /api lists all.")
@@ -225,27 +226,15 @@ def _formatted(page: Page, state: State, form: str) -> str:
 
 def _links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
     """The other formats of a page, with all rows of its tables: their names and addresses."""
-    fields = type(state).model_fields
-    place = {name: fields[name].get_default() for name in ("rows", "page") if name in fields}
-    query = state.query(theme="auto", **place)
+    defaults = default_values(type(state))
+    query = state.query(**{name: defaults[name] for name in ("theme", "rows", "page") if name in defaults})
     return [
         (FORMATS[form][0], address(route.file(form).format(**arguments), query)) for form in route.formats
     ]
 
 
-def _match(template: str, path: str) -> dict[str, str] | None:
-    """The parameters of a path, None where it is no path of this template."""
-    names, values = template.strip("/").split("/"), path.strip("/").split("/")
-    if len(names) != len(values):
-        return None
-    pairs = list(zip(names, map(unquote, values), strict=True))
-    if any(name != value for name, value in pairs if not name.startswith("{")):
-        return None
-    return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
-
-
 def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
-    defaults = {n: f.get_default(call_default_factory=True) for n, f in kind.model_fields.items()}
+    defaults = default_values(kind)
     plain = {n: list(v) if isinstance(defaults.get(n), list) else v[-1] for n, v in query.items()}
     try:
         return kind.model_validate(plain)
