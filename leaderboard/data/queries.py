@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
-from leaderboard.data.checks import CheckSummary
+from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import size_class as size_class
@@ -25,7 +25,6 @@ from leaderboard.data.scores import Cells, SuiteScores, suite_scores
 from leaderboard.data.snapshot import SiteIndex
 from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views, whole_scope
 from leaderboard.data.tables import SETTINGS, TABLES
-from leaderboard.data.watches import WatchSummary
 
 log = logging.getLogger(__name__)
 

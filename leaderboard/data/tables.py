@@ -155,13 +155,9 @@ def _stored(column: str, kind: str, value: Any) -> Any:
 
 def entry_row(entry: NewEntry, unit: str = "") -> Row:
     """The row of an entry."""
-    names = (
-        "slug model model_slug origin source revision trust artifact treatment recipe output parameters "
-        "dimension max_tokens released open_weights adapted_from group"
-    )
     written = [outcome.written for outcome in entry.outcomes if outcome.written]
     return {
-        **{name: getattr(entry, name) for name in names.split()},
+        **{name: getattr(entry, name, None) for name in TABLES["entries"]},
         "unit": unit,
         "id": permanent(entry.slug),
         "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
@@ -220,8 +216,7 @@ class Writer:
         ]
 
     def _result(self, outcome: EntryOutcome, own: Row) -> None:
-        names = ("task", "type", "metric", "status", "value", "key", "written")
-        self.rows["results"].append({**{name: getattr(outcome, name) for name in names}, **own})
+        self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **own})
         about = {"unit": own["unit"], "kind": "record", "name": str(own["id"])}
         self.rows["documents"].append({**about, "document": outcome.document})
 

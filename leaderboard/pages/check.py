@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, Party, TaskOutcome
 from harness.checks.report import advice
-from leaderboard.data.checks import adapter, line_of
+from leaderboard.data.documents import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.check_tables import (
     counted,

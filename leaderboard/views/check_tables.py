@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from harness.results.scores import delta_text, score_text
-from leaderboard.data.checks import CheckSummary
+from leaderboard.data.documents import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.web.parameters import address

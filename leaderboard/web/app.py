@@ -32,13 +32,12 @@ from starlette.types import Scope
 from harness import __version__
 from harness.core.errors import HarnessError, StoreError
 from leaderboard.data.settings import SiteSettings
-from leaderboard.web.badges import badge
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
 from leaderboard.web.limits import BoundedQueries, Limits, Refusal, client_of, error_json
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, describe_errors
-from leaderboard.web.site import API_HINT, STATIC, Site, asset, open_site
+from leaderboard.web.site import API_HINT, STATIC, Site, asset, badge, open_site
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +96,6 @@ class PageJson(BaseModel):
     state: dict[str, Any] = Field(description="The parameters that are not at their defaults.")
     tables: list[TableJson]
     data: dict[str, Any]
-
-
-def worker_app(settings: SiteSettings) -> FastAPI:
-    """The application of one of several processes, whose parent refreshes the snapshot."""
-    return create_app(settings, follows=True)
 
 
 def create_app(settings: SiteSettings, site: Site | None = None, *, follows: bool = False) -> FastAPI:

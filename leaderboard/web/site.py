@@ -19,12 +19,13 @@ from pydantic import ValidationError
 from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.registry import open_entry
+from harness.results.scores import score_text
 from leaderboard import pages
 from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
-from leaderboard.data.remote import RemoteCopy
-from leaderboard.data.settings import SiteSettings
+from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, open_index
+from leaderboard.data.suites import views
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.middleware import CHART_POLICY
@@ -40,6 +41,9 @@ BOARDS = (
 """Suites that the head of every page links to."""
 API_HINT = "The page /api lists every parameter."
 _Links: TypeAlias = Sequence[tuple[str, str]]
+
+LETTER = 6.6
+"""Width of a letter on a badge; the text is stretched to fit, so other fonts look alike."""
 
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
@@ -170,6 +174,37 @@ def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
     site = Site(settings, open_index(settings))
     site.follow() if follows else site.refresh()
     return site
+
+
+def badge(site: Site, suite: str, slug: str) -> str:
+    """The badge of an entry: its mean over tasks, or how much of the suite it has.
+
+    Of a model that scores on some of the tasks chose it has the mean over the others, too, and its title
+    names those that are left out.
+
+    Raises:
+        NotFound: There is no such suite, or no such entry of it.
+    """
+    queries = site.queries
+    if suite not in queries.suites:
+        raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
+    listed = queries.suites[suite]
+    scores = queries.suite_scores(listed, views(listed.suite)[0])
+    rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
+    if slug not in rows:
+        raise missing("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
+    row, mean = rows[slug], scores.over_tasks
+    whole = bool(mean.complete[row])
+    text = score_text(mean.values[row]) if whole else f"{mean.count[row]} of {mean.expected} tasks"
+    untouched, more = scores.untouched([row]), ""
+    if whole and untouched is not None:
+        text += f", {score_text(untouched.over_tasks.values[row])} {untouched.part.text}"
+        more = f"; without {', '.join(untouched.part.selected)}"
+    elif whole and scores.chose(row):
+        text += ", chosen by it"
+    label, colour = listed.suite.title, "#1f6f54" if whole else "#6b7280"
+    widths = {"left": LETTER * len(label) + 12, "right": LETTER * len(text) + 12}
+    return site.template("badge.svg").render(label=label, text=text, more=more, colour=colour, **widths)
 
 
 def page_routes() -> list[PageRoute]:

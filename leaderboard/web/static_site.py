@@ -15,11 +15,10 @@ from rich.progress import Progress
 from harness.core.errors import StoreError, UsageError
 from harness.core.terminal import console
 from leaderboard.data.settings import SiteSettings
-from leaderboard.web.badges import badge
 from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
-from leaderboard.web.site import STATIC, Site, open_site
+from leaderboard.web.site import STATIC, Site, badge, open_site
 
 NEEDS_SERVER = {
     "/pareto": "This is a plain file: another suite, axis or filter needs a running site. "

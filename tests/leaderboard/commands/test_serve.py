@@ -25,8 +25,7 @@ from harness.plan import catalog
 from harness.storage.remote import Remote
 from harness.storage.store import Store
 from leaderboard.commands.serve import command
-from leaderboard.data.remote import RemoteCopy, copy_folder
-from leaderboard.data.settings import from_environment
+from leaderboard.data.settings import RemoteCopy, copy_folder, from_environment
 from leaderboard.data.suites import listed
 from leaderboard.web.app import create_app
 from leaderboard.web.site import open_site

@@ -1,13 +1,15 @@
-"""Documents of a results folder that are no records, checks and watches, as units of the index."""
+"""Checks of models and watches of pretraining runs: from results folders into the index, and out of it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal
@@ -16,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.checks.outcome import CHECKS, Check, Overall
 from harness.core.errors import HarnessError
+from harness.watch.state import WATCHES
 from leaderboard.data.entries import StoredDocument, Unit
 from leaderboard.data.suites import slug
 
@@ -26,16 +29,19 @@ Reading = Callable[[str, Path], StoredDocument]
 """Takes a document's name in URLs and its file."""
 
 
-def document_units(kind: Kind, source: str, folders: Iterable[Path], read: Reading) -> Iterator[Unit]:
-    """One unit for each JSON file; one of an earlier folder goes before that of the same name of a later."""
-    seen = set()
-    for folder in folders:
-        for path, stamp in _files(folder):
+def units(roots: Sequence[Path]) -> Iterator[Unit]:
+    """One unit for each check and watch; of two with one name that of the earlier folder."""
+    readings: tuple[tuple[Kind, str, Reading], ...] = (
+        ("check", CHECKS.folder, _read_check), ("watch", WATCHES.folder, _read_watch),
+    )  # fmt: skip
+    for kind, folder, read in readings:
+        seen = set()
+        for path, stamp in (file for root in roots for file in _files(root / folder)):
             name = name_of(path.stem)
             if name not in seen:
                 seen.add(name)
                 contents = partial(_read_document, kind, read, name, path)
-                yield Unit(source=source, name=name, stamp=stamp, read=contents)
+                yield Unit(source=folder, name=name, stamp=stamp, read=contents)
 
 
 def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[StoredDocument]:
@@ -63,19 +69,14 @@ def name_of(stem: str) -> str:
 
 def _files(folder: Path) -> Iterator[tuple[Path, str]]:
     """The JSON files of a folder with what changes whenever they do, by name."""
-    try:
-        with os.scandir(folder) as entries:
-            own = (e for e in entries if e.name.endswith(".json") and not e.name.startswith("."))
-            there = sorted(own, key=lambda entry: entry.name)
-    except OSError:
-        return
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    for entry in there:
-        try:
-            facts = entry.stat()
-        except OSError:
-            continue
-        yield Path(entry.path), f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
+    for path in sorted(folder.glob("[!.]*.json")):
+        with suppress(OSError):
+            facts = path.stat()
+            yield path, f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
+
+
+# Checks
 
 
 OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "passed", "same")
@@ -120,12 +121,7 @@ class CheckSummary(BaseModel):
     verdicts: Mapping[str, int]
 
 
-def units(roots: Sequence[Path]) -> Iterator[Unit]:
-    """One unit for each check of some results folders."""
-    return document_units("check", "checks", [root / CHECKS.folder for root in roots], _read)
-
-
-def _read(name: str, path: Path) -> StoredDocument:
+def _read_check(name: str, path: Path) -> StoredDocument:
     document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
     check = adapter().validate_json(document)
     summary = CheckSummary(
@@ -162,3 +158,50 @@ def line_of(check: Check) -> str:
     digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
     readable = "-".join(filter(None, (slug(name)[:60], slug("-".join(check.suites))[:40])))
     return f"{readable}-{digest}".lstrip("-.")
+
+
+# Watches
+
+
+class WatchSummary(BaseModel):
+    """What lists show of a watch.
+
+    `when` a checkpoint was evaluated last; `states` counts the checkpoints; `mean` is that of the last
+    complete `step`, `best` of those measured alike; `changes` are the steps at which the level changed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    when: str
+    source: str
+    suite: str
+    states: Mapping[str, int]
+    step: int | None
+    mean: float | None
+    best: float | None
+    best_step: int | None
+    changes: tuple[int, ...]
+
+
+def _read_watch(name: str, path: Path) -> StoredDocument:
+    WATCHES.check_name(path.stem)
+    watch = WATCHES.kind.read(path)
+    document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
+    curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
+    best, best_step = max(curve, default=(None, None))
+    mean, step = curve[-1] if curve else (None, None)
+    summary = WatchSummary(
+        name=name,
+        when=max((one.evaluated for one in watch.checkpoints), default=""),
+        source=watch.source,
+        suite=watch.suite,
+        states=Counter(one.state for one in watch.checkpoints),
+        step=step,
+        mean=mean,
+        best=best,
+        best_step=best_step,
+        changes=tuple(change.step for change in watch.change_points),
+    )
+    facts = summary.model_dump(mode="json")
+    return StoredDocument(kind="watch", name=name, written=summary.when, facts=facts, document=document)
