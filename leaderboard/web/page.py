@@ -96,7 +96,7 @@ class PageRoute:
 
     def arguments(self, path: str) -> dict[str, str] | None:
         """The parameters of a path, None where it is no path of this page."""
-        match = compile_path(self.path)[0].match(path)
+        match = compile_path(self.path)[0].fullmatch(path)
         return match.groupdict() if match else None
 
     def file(self, form: str) -> str:

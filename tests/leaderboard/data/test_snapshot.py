@@ -46,6 +46,7 @@ from site_data import (
 )
 
 NANO = names("nanobeir")
+M = measured_model("m")
 FAILED = ErrorPart(kind="E", message="m")
 
 
@@ -212,8 +213,7 @@ def test_an_index_of_another_form_is_made_anew(
 
 
 def test_a_failed_record_and_then_a_done_one(index: SiteIndex, tmp_path: Path) -> None:
-    model = measured_model("m")
-    put(tmp_path / "results", model, [scored(model, NANO[0], None, error=FAILED)])
+    put(tmp_path / "results", M, [scored(M, NANO[0], None, error=FAILED)])
     index.refresh()
     assert REASONS[nano_of(index, pinned=True).reasons[0, 0]] == "failed"
     put_one(tmp_path)
@@ -225,23 +225,22 @@ def test_a_failed_record_and_then_a_done_one(index: SiteIndex, tmp_path: Path) -
 def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
     index: SiteIndex, tmp_path: Path
 ) -> None:
-    model = measured_model("m")
-    good = scored(model, NANO[0], 0.5)
+    good = scored(M, NANO[0], 0.5)
 
     def on(revision: str, score: float, written: str) -> Record:
         identity = {**good.identity, "data": {**good.identity["data"], "revision": revision}}
-        plain = scored(model, NANO[0], score)
+        plain = scored(M, NANO[0], score)
         provenance = {**plain.provenance, "written": written}
         return plain.model_copy(
             update={"identity": identity, "key": digest(identity), "provenance": provenance}
         )
 
     others = [on("f" * 40, 0.8, "2027-01-01T00:00:00+00:00"), on("e" * 40, 0.7, "2028-01-01T00:00:00+00:00")]
-    put(tmp_path / "results", model, [*others, scored(model, NANO[1], 0.3)])
+    put(tmp_path / "results", M, [*others, scored(M, NANO[1], 0.3)])
     index.refresh()
     grid = nano_of(index, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("other", 0.7)  # the newest of equally good
-    put(tmp_path / "results", model, [good])
+    put(tmp_path / "results", M, [good])
     index.refresh()
     queries, grid = Queries(index, 2), nano_of(index, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
@@ -253,10 +252,9 @@ def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
 def test_a_copied_folder_is_left_out_and_told(
     index: SiteIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = measured_model("m")
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    put_one(tmp_path)
     home = tmp_path / "results" / "records"
-    shutil.copytree(home / model.slug, home / f"backup-{model.key[:8]}")
+    shutil.copytree(home / M.slug, home / f"backup-{M.key[:8]}")
     with caplog.at_level(logging.WARNING):
         index.refresh()
     assert [one.model for one in Queries(index, 1).entries.values() if one.origin == "measured"] == ["m"]
@@ -264,9 +262,8 @@ def test_a_copied_folder_is_left_out_and_told(
 
 
 def test_reference_records_stand_beside_the_results(tmp_path: Path) -> None:
-    model = measured_model("m")
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
-    put(tmp_path / "reference", model, [scored(model, NANO[0], 0.6), scored(model, NANO[1], 0.7)])
+    put_one(tmp_path)
+    put(tmp_path / "reference", M, [scored(M, NANO[0], 0.6), scored(M, NANO[1], 0.7)])
     index = opened(replace(small_settings(tmp_path), reference=tmp_path / "reference", reported=None))
     index.refresh()
     grid = nano_of(index, pinned=True)
@@ -278,9 +275,8 @@ def test_reference_records_stand_beside_the_results(tmp_path: Path) -> None:
 def test_a_score_that_is_no_number_is_stored_as_none(
     index: SiteIndex, tmp_path: Path, score: float | None
 ) -> None:
-    model = measured_model("m")
-    record = scored(model, NANO[0], score)
-    path = Store(tmp_path / "results").path(model.slug, NANO[0], record.key)
+    record = scored(M, NANO[0], score)
+    path = Store(tmp_path / "results").path(M.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
     path.write_text(with_digest(record.model_dump(by_alias=True)))
     index.refresh()
@@ -308,10 +304,9 @@ def test_texts_that_no_database_takes(index: SiteIndex, tmp_path: Path) -> None:
 
 
 def test_a_model_with_less_than_no_parameters_has_no_size(index: SiteIndex, tmp_path: Path) -> None:
-    model = measured_model("m")
-    record = scored(model, NANO[0], 0.5)
+    record = scored(M, NANO[0], 0.5)
     odd = record.model_copy(update={"model": record.model.model_copy(update={"parameters": -5})})
-    put(tmp_path / "results", model, [odd])
+    put(tmp_path / "results", M, [odd])
     index.refresh()
     (entry,) = [e for e in Queries(index, 1).entries.values() if e.origin == "measured"]
     assert (entry.parameters, entry.size) == (-5, "")
