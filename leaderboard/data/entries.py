@@ -44,7 +44,7 @@ def size_class(number: int | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EntryFacts:
+class _EntryFacts:
     """What sources and pages alike know of an entry; `lineage` is what a recipe made the model of."""
 
     model: str
@@ -66,7 +66,7 @@ class EntryFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry(EntryFacts):
+class Entry(_EntryFacts):
     """One thing with scores, as pages see it.
 
     Entries of one `group` differ only in the seed of their training or in the revision of an imported
@@ -152,7 +152,7 @@ class EntryOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewEntry(EntryFacts):
+class NewEntry(_EntryFacts):
     """One thing with scores: a model, its revision, and how it was measured.
 
     `averages` are (suite's slug, convention, document as JSON).
