@@ -7,12 +7,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -29,6 +27,7 @@ from leaderboard.data.settings import RemoteCopy, copy_folder, from_environment
 from leaderboard.data.suites import listed
 from leaderboard.web.app import create_app
 from leaderboard.web.site import open_site
+from queued_jobs import wait
 from site_data import fill, measured_model, names, put, scored, small_settings, suites
 
 SOURCE = '''
@@ -119,11 +118,11 @@ def test_workers_show_what_is_added_while_they_run(tmp_path: Path) -> None:
             assert server.stderr is not None
             line = next(line for line in server.stderr if "http://" in line)
             at = line.partition("Open ")[2].split()[0]
-            pids = wait(lambda: {worker(at) for _ in range(10)}, lambda pids: len(pids) == 2)
-            assert server.pid not in pids
+            wait(lambda: len({worker(at) for _ in range(10)}) == 2, seconds=120)
+            assert server.pid not in {worker(at) for _ in range(10)}
             model = measured_model("brand-new", "e")
             put(tmp_path / "results", model, [scored(model, names("nanobeir")[0], 0.5)])
-            wait(lambda: ["brand-new" in get(f"{at}/suites/nanobeir.csv") for _ in range(10)], all)
+            wait(lambda: all("brand-new" in get(f"{at}/suites/nanobeir.csv") for _ in range(10)), seconds=120)
         finally:
             server.terminate()
     assert server.returncode == 0
@@ -138,14 +137,6 @@ def get(address: str) -> str:
 def worker(at: str) -> int:
     (pid,) = re.findall(r'harness_worker{pid="(\d+)"} 1.0', get(f"{at}/metrics"))
     return int(pid)
-
-
-def wait(look: Callable[[], Any], done: Callable[[Any], bool], seconds: float = 120) -> Any:
-    end = time.monotonic() + seconds
-    while not done(found := look()):
-        assert time.monotonic() < end, found
-        time.sleep(0.1)
-    return found
 
 
 def code_folder(folder: Path, first: int = 0) -> str:
