@@ -33,7 +33,7 @@ from harness import __version__
 from harness.core.errors import HarnessError, StoreError
 from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
-from leaderboard.web.limits import BoundedQueries, Limits, Refusal, client_of, error_json
+from leaderboard.web.limits import BoundedQueries, Limits, Refusal, error_json
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, describe_errors
@@ -204,7 +204,7 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
-            app.limits.enforce(client_of(request))
+            app.limits.enforce(request.client.host if request.client else "unknown")
             page = await app.queue.render(key, partial(site.render, route, state, arguments, form))
         return answer(request, page)
 

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 from limits import parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
-from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -73,11 +72,6 @@ class Limits:
         seconds = max(1, math.ceil(ends - time.time()))
         hint, headers = f"Wait {seconds} s and try again.", {"Retry-After": str(seconds)}
         raise Refusal(429, "Too many requests.", hint=hint, headers=headers)
-
-
-def client_of(request: Request) -> str:
-    """The address that a request came from."""
-    return request.client.host if request.client else "unknown"
 
 
 def network_of(client: str) -> str:
