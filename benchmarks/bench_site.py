@@ -81,7 +81,7 @@ def addresses() -> list[str]:
 
 def models(results: str) -> list[str]:
     """The pages of all models."""
-    from leaderboard.web.settings import from_environment
+    from leaderboard.data.settings import from_environment
     from leaderboard.web.site import open_site
 
     site = open_site(from_environment([Path(results)]))
@@ -156,7 +156,7 @@ def measure(results: str, repeats: int) -> dict[str, float]:
 
 def refresh(results: str) -> float:
     """Seconds of a look at folders in which nothing changed."""
-    from leaderboard.web.settings import from_environment
+    from leaderboard.data.settings import from_environment
     from leaderboard.web.site import open_site
 
     site = open_site(from_environment([Path(results)]))

@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from browsing import chromium, served  # noqa: E402
+from leaderboard.data.settings import from_environment  # noqa: E402
 from leaderboard.web.app import create_app  # noqa: E402
-from leaderboard.web.settings import from_environment  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 WIDTH, HEIGHT, SCALE, COLUMNS = 1280, 800, 0.75, 118

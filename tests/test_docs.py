@@ -197,7 +197,7 @@ SITE = """
 from pathlib import Path
 from starlette.testclient import TestClient
 from leaderboard.web.app import create_app
-from leaderboard.web.settings import SiteSettings
+from leaderboard.data.settings import SiteSettings
 client = TestClient(create_app(SiteSettings(results=(Path("results"),))))
 print(client.get("/organisations", headers={"accept": "text/html"}).text)
 print(client.get("/organisations.json").json()["tables"][0]["rows"][0]["cells"])

@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from harness.core.errors import UsageError, shortened
 from harness.tools.trec import export_trec
-from leaderboard.web.settings import from_environment
+from leaderboard.commands.serve import results_option
+from leaderboard.data.settings import from_environment
 
 FORMATS = ("json", "csv", "md", "tex")
 
@@ -26,13 +27,7 @@ FORMATS = ("json", "csv", "md", "tex")
     show_default=True,
     help="What to write the page's tables as.",
 )
-@click.option(
-    "--results",
-    "results",
-    multiple=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A results folder (default: HARNESS_RESULTS, else ./results). Repeat for several.",
-)
+@results_option
 @click.option(
     "--suite",
     "suites",

@@ -12,20 +12,23 @@ from typing import Any
 import click
 
 from harness.core.errors import UsageError
-from leaderboard.web.settings import SiteSettings, from_environment
+from leaderboard.data.settings import SiteSettings, from_environment
 
 PATIENCE = 60
 """Seconds that a busy worker may take to show that it lives before it is replaced."""
 
 
-@click.command("serve")
-@click.option(
+results_option = click.option(
     "--results",
-    "results",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False),
     help="A results folder to show (default: HARNESS_RESULTS, else ./results). Repeat for several.",
 )
+"""Of every command that opens pages."""
+
+
+@click.command("serve")
+@results_option
 @click.option(
     "--remote",
     default="",
@@ -126,7 +129,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
         ends = Event()
         refresher = Thread(target=app.refresh_again_and_again, args=[site, ends])
         refresher.start()
-        worker = partial(app.worker_app, settings)
+        worker = partial(app.create_app, settings, follows=True)
         options |= {"workers": workers, "timeout_worker_healthcheck": PATIENCE}
         config = uvicorn.Config(worker, factory=True, **options)
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core import paths
+from leaderboard.data.groups import group_by
 from leaderboard.data.papers import (
     AVERAGE,
     Paper,
@@ -61,9 +62,8 @@ def backbones(folder: Path | None = None) -> dict[str, Backbone]:
 
 @functools.cache
 def _backbones(folder: Path) -> dict[str, Backbone]:
-    printed: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for key, name in printed_names(folder).items():
-        printed[name.backbone].append(key)
+    names = printed_names(folder)
+    printed = group_by(names, lambda key: names[key].backbone)
     known: dict[str, Backbone] = {}
     path = folder / "backbones.csv"
     for line, record in csv_lines(path, _FIELDS):

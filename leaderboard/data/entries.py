@@ -44,7 +44,29 @@ def size_class(number: int | None) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class _EntryFacts:
+    """What sources and pages alike know of an entry; `lineage` is what a recipe made the model of."""
+
+    model: str
+    origin: Origin
+    source: str
+    trust: Trust
+    treatment: str = ""
+    revision: str | None = None
+    artifact: str | None = None
+    recipe: str | None = None
+    output: str = "vector"
+    parameters: int | None = None
+    dimension: int | None = None
+    max_tokens: int | None = None
+    released: str | None = None
+    open_weights: bool | None = None
+    adapted_from: str | None = None
+    lineage: Lineage | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry(_EntryFacts):
     """One thing with scores, as pages see it.
 
     Entries of one `group` differ only in the seed of their training or in the revision of an imported
@@ -53,26 +75,10 @@ class Entry:
 
     id: int
     slug: str
-    model: str
     model_slug: str
-    origin: Origin
-    source: str
-    revision: str | None
-    trust: Trust
-    artifact: str | None
-    treatment: str
-    recipe: str | None
-    output: str
-    parameters: int | None
-    dimension: int | None
-    max_tokens: int | None
-    released: str | None
-    open_weights: bool | None
-    adapted_from: str | None
     trained_on: frozenset[str] | None
     newest: str | None
     tasks: int
-    lineage: Lineage | None = None
     group: str | None = None
     seeds: tuple[int, ...] = ()
     revisions: tuple[str, ...] = ()
@@ -146,32 +152,16 @@ class EntryOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewEntry:
+class NewEntry(_EntryFacts):
     """One thing with scores: a model, its revision, and how it was measured.
 
-    `averages` are (suite's slug, convention, document as JSON), `lineage` is what a recipe made the model of.
+    `averages` are (suite's slug, convention, document as JSON).
     """
 
-    model: str
-    origin: Origin
-    source: str
-    trust: Trust
-    treatment: str = ""
-    revision: str | None = None
-    artifact: str | None = None
-    recipe: str | None = None
-    output: str = "vector"
-    parameters: int | None = None
-    dimension: int | None = None
-    max_tokens: int | None = None
-    released: str | None = None
-    open_weights: bool | None = None
-    adapted_from: str | None = None
     trained_on: Sequence[str] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Sequence[EntryOutcome] = ()
     averages: Sequence[tuple[str, str, str]] = ()
-    lineage: Lineage | None = None
     revisions: Sequence[str] = ()
 
     @property

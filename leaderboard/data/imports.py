@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from packaging.version import InvalidVersion, Version
 
 from harness.core.types import Offer
@@ -110,7 +109,9 @@ def _entries(tables: Tables, source: Imported) -> list[Row]:
              "main": _is_main(row), "known": row["revision"] not in ("external", "no_revision_available")}
             for row in members
         ]  # fmt: skip
-    _put_owners(tables, owners)
+    kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
+             "known": "BOOLEAN"}  # fmt: skip
+    tables.create("owners", kinds, [tuple(row.values()) for row in owners])
     return found
 
 
@@ -131,31 +132,17 @@ def _is_main(row: Row) -> bool:
     return bool(main_revisions().get(row["model"]) == row["revision"])
 
 
-def _put_owners(tables: Tables, owners: Sequence[Row]) -> None:
-    kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
-             "known": "BOOLEAN"}  # fmt: skip
-    _put(tables, "owners", kinds, [tuple(row.values()) for row in owners])
-
-
-def _put(tables: Tables, name: str, kinds: Mapping[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """A temporary table of rows."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(kinds)
-    data = {column: np.array(values, object) for column, values in zip(kinds, columns, strict=True)}
-    fields = ", ".join(f"{column}::{kind} AS {column}" for column, kind in kinds.items())
-    tables.connection.register("given", data)
-    tables.connection.execute(f"CREATE TEMP TABLE {name} AS SELECT {fields} FROM given")
-    tables.connection.unregister("given")
-
-
 def _put_results(tables: Tables) -> None:
     """One result for each file; of a model's revisions that of the main one, else of the newest mteb."""
     known = {one.name: (one.name, one.facts["type"], one.facts["metric"]) for one in _offers()
              if one.kind == "task"}  # fmt: skip
-    _put(tables, "kinds", {"task": "VARCHAR", "type": "VARCHAR", "metric": "VARCHAR"}, list(known.values()))
+    kinds = dict.fromkeys(("task", "type", "metric"), "VARCHAR")
+    tables.create("kinds", kinds, list(known.values()))
     versions = [str(row["version"]) for row in tables.rows("SELECT DISTINCT version FROM files")]
-    ordered = sorted({parsed for text in versions if (parsed := _version(text)) is not None})
-    places = [(text, ordered.index(parsed)) for text in versions if (parsed := _version(text)) is not None]
-    _put(tables, "versions", {"version": "VARCHAR", "place": "INTEGER"}, places)
+    parsed = {text: version for text in versions if (version := _version(text)) is not None}
+    ordered = sorted(set(parsed.values()))
+    places = [(text, ordered.index(version)) for text, version in parsed.items()]
+    tables.create("versions", {"version": "VARCHAR", "place": "INTEGER"}, places)
     tables.connection.execute(
         """INSERT INTO results BY NAME
            SELECT '' AS unit, o.id AS entry, o.id AS source, f.task, coalesce(k.type, '') AS type,
@@ -194,19 +181,19 @@ def _version(text: str) -> Version | None:
 def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]) -> None:
     """A score for each entry and scope that asks one of its tasks."""
     every = [scope for some in scopes.values() for scope in some]
-    _put(
-        tables, "scopes",
+    tables.create(
+        "scopes",
         {"scope": "INTEGER", "task": "VARCHAR", "data": "VARCHAR", "size": "INTEGER", "trained": "BOOLEAN"},
         [(numbers[s.form], s.task, same_texts(s.task, s.data), len(s.splits) * len(s.subsets), bool(s.view))
          for s in every],
     )  # fmt: skip
-    _put(
-        tables, "parts", {"scope": "INTEGER", "task": "VARCHAR", "split": "VARCHAR", "subset": "VARCHAR"},
+    tables.create(
+        "parts", {"scope": "INTEGER", "task": "VARCHAR", "split": "VARCHAR", "subset": "VARCHAR"},
         [(numbers[s.form], s.task, split, subset)
          for s in every for split in s.splits for subset in s.subsets],
     )  # fmt: skip
     same = [(task, data, first) for (task, data), first in revisions().items()]
-    _put(tables, "same", {"task": "VARCHAR", "data": "VARCHAR", "first": "VARCHAR"}, same)
+    tables.create("same", dict.fromkeys(("task", "data", "first"), "VARCHAR"), same)
     part, bad, other = (REASONS.index(reason) for reason in ("part", "bad", "other"))
     tables.connection.execute(
         f"""WITH sums AS (

@@ -108,14 +108,9 @@ def _load(path: str) -> dict[str, Any]:
 
 def _bytes(path: str) -> bytes:
     """The first bytes of a file, at most one more than LARGEST."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        content = os.read(descriptor, min(os.fstat(descriptor).st_size, LARGEST) + 1)
-        while len(content) <= LARGEST and (more := os.read(descriptor, LARGE)):
-            content += more
-        return content
-    finally:
-        os.close(descriptor)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a link or a pipe may have taken the file's place
+    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        return file.read(min(os.fstat(file.fileno()).st_size, LARGEST) + 1) or b""
 
 
 def _main_scores(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from leaderboard.data.backbones import backbone_of, parameter_count, source_of
 from leaderboard.data.entries import NewEntry, Unit
+from leaderboard.data.groups import group_by
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TASKS,
@@ -47,12 +48,13 @@ def _read(folder: Path, suites: Mapping[str, SiteSuite]) -> list[NewEntry]:
 
 
 def _entries(paper: Paper, suites: Mapping[str, SiteSuite]) -> Iterator[NewEntry]:
-    lines: dict[tuple[str, ...], list[PaperValue]] = {}
-    for row in paper.rows:
-        suite = suites.get(SUITES.get(row.suite, ""))
-        if suite is not None and row.unit in SCORES and not (row.is_copy and not suite.suite.conventions):
-            key = (row.table, row.model, row.size_class, row.setting, row.suite)
-            lines.setdefault(key, []).append(row)
+    kept = [
+        row
+        for row in paper.rows
+        if (suite := suites.get(SUITES.get(row.suite, ""))) and row.unit in SCORES
+        if not (row.is_copy and not suite.suite.conventions)
+    ]
+    lines = group_by(kept, lambda row: (row.table, row.model, row.size_class, row.setting, row.suite))
     for rows in lines.values():
         suite = suites[SUITES[rows[0].suite]]
         if document := _document(rows, suite):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from harness.core.errors import RecordError
 from harness.plan.catalog import open_suite
+from leaderboard.data.groups import group_by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,10 +418,10 @@ class Conflict:
 
 def conflicts(papers: Mapping[str, Paper]) -> list[Conflict]:
     """What papers print different values of, beyond rounding, for one backbone and treatment."""
-    groups: dict[tuple[str, str, str, str], list[PaperValue]] = {}
-    for row in (row for paper in papers.values() for row in paper.rows if row.is_score):
-        key = (row.backbone, row.suite, plain(row.suite, row.metric), row.treatment)
-        groups.setdefault(key, []).append(row)
+    scores = (row for paper in papers.values() for row in paper.rows if row.is_score)
+    groups = group_by(
+        scores, lambda row: (row.backbone, row.suite, plain(row.suite, row.metric), row.treatment)
+    )
     return [
         Conflict(backbone=backbone, suite=suite, metric=metric, treatment=treatment, prints=tuple(rows))
         for (backbone, suite, metric, treatment), rows in groups.items()

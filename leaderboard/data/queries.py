@@ -6,7 +6,7 @@ import json
 import logging
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,15 +16,15 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.core.lineage import Lineage
-from leaderboard.data.checks import CheckSummary, judged
+from leaderboard.data.documents import CheckSummary, WatchSummary
 from leaderboard.data.entries import SIZES as SIZES
 from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import size_class as size_class
+from leaderboard.data.groups import group_by
 from leaderboard.data.scores import Cells, SuiteScores, suite_scores
 from leaderboard.data.snapshot import SiteIndex
 from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views, whole_scope
 from leaderboard.data.tables import SETTINGS, TABLES
-from leaderboard.data.watches import WatchSummary, watched
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,8 @@ class Queries:
         names = Entry.__dataclass_fields__
         columns = ", ".join(f'"{name}"' for name in names)
         rows = self._rows(f"SELECT {columns} FROM entries ORDER BY model, id")
-        return {row[0]: _entry(dict(zip(names, row, strict=True))) for row in rows}
+        entries = (_entry(dict(zip(names, row, strict=True))) for row in rows)
+        return {entry.id: entry for entry in entries}
 
     @cached_property
     def cards(self) -> dict[int, Card]:
@@ -156,27 +157,19 @@ class Queries:
     @cached_property
     def models(self) -> dict[str, list[Entry]]:
         """The entries of each model, by the model's name in URLs."""
-        found: dict[str, list[Entry]] = {}
-        for entry in self.entries.values():
-            found.setdefault(entry.model_slug, []).append(entry)
-        return found
+        return group_by(self.entries.values(), lambda entry: entry.model_slug)
 
     @cached_property
-    def _members(self) -> dict[str, list[Entry]]:
-        found: dict[str, list[Entry]] = {}
-        for entry in self.entries.values():
-            if entry.member and entry.group:
-                found.setdefault(entry.group, []).append(entry)
-        return found
+    def _members(self) -> dict[str | None, list[Entry]]:
+        return group_by((one for one in self.entries.values() if one.member), lambda one: one.group)
 
     def members(self, entry: Entry) -> list[Entry]:
         """The entries that one of several seeds or revisions stands for, in their order."""
         if entry.member or not entry.group or not (entry.of_seeds or entry.revisions):
             return []
         order = {revision: at for at, revision in enumerate(entry.revisions)}
-        return sorted(
-            self._members.get(entry.group, ()), key=lambda one: (one.seeds, order.get(one.revision or "", 0))
-        )
+        members = self._members.get(entry.group, ())
+        return sorted(members, key=lambda one: (one.seeds, order.get(one.revision or "", 0)))
 
     @cached_property
     def tasks(self) -> dict[str, tuple[str, str, int]]:
@@ -211,7 +204,7 @@ class Queries:
     @cached_property
     def checks(self) -> dict[str, CheckSummary]:
         """Every check by its name in URLs, the newest first."""
-        return {name: judged(name, when, facts) for name, when, facts in self._documents("check")}
+        return {one["name"]: CheckSummary.model_validate(one) for one in self._documents("check")}
 
     @cached_property
     def checks_of(self) -> dict[str, list[CheckSummary]]:
@@ -225,13 +218,14 @@ class Queries:
     @cached_property
     def watches(self) -> dict[str, WatchSummary]:
         """Every watch by its name, the one with the newest score first."""
-        return {name: watched(name, when, facts) for name, when, facts in self._documents("watch")}
+        return {one["name"]: WatchSummary.model_validate(one) for one in self._documents("watch")}
 
-    def _documents(self, kind: str) -> list[tuple[str, str, Any]]:
+    def _documents(self, kind: str) -> list[dict[str, Any]]:
+        """What lists show of the checks or the watches, the newest first."""
         rows = self._rows(
             "SELECT name, written, facts FROM documents WHERE kind = ? ORDER BY written DESC, name DESC", kind
         )
-        return [(name, written, json.loads(facts)) for name, written, facts in rows]
+        return [{**json.loads(facts), "name": name, "when": written} for name, written, facts in rows]
 
     def document(self, kind: str, name: str) -> str:
         """The whole of a check or a watch that is there, as JSON."""
@@ -384,11 +378,11 @@ class Queries:
     def _raw_scores(self, results: Sequence[EntryResult]) -> dict[int, Raw]:
         imported = [row for row in results if self.entries[row.source].origin == "imported"]
         others = {row.id: row for row in results if self.entries[row.source].origin != "imported"}
-        found: dict[int, Raw] = {**self._imported_scores(imported)}
-        for number, document in self.result_documents(list(others)).items():
-            row = others[number]
-            found[number] = main_scores(document["scores"], row.metric, document.get("main_score"))
-        return found
+        measured = {
+            number: main_scores(document["scores"], others[number].metric, document.get("main_score"))
+            for number, document in self.result_documents(list(others)).items()
+        }
+        return {**self._imported_scores(imported), **measured}
 
     def _imported_scores(
         self, results: Sequence[EntryResult]
@@ -397,7 +391,7 @@ class Queries:
         numbers = self._numbers({row.source for row in results})
         known = {(*numbers[row.source], row.task): row.id for row in results}
         found: dict[int, dict[str, dict[str, float | None]]] = {row.id: {} for row in results}
-        for source, folder, identifier in self._snapshot.imports.values() if self._snapshot and known else ():
+        for source, folder, identifier in self._imports if known else ():
             own = [key for key in known if key[0] == source]
             rows = self._rows(
                 """SELECT entry, task, split, subset, CASE WHEN coalesce(flag, '') = '' THEN main_score END
@@ -413,6 +407,11 @@ class Queries:
                     found[known[source, number, task]].setdefault(split, {})[subset] = score
         return found
 
+    @property
+    def _imports(self) -> Iterable[tuple[str, str, str]]:
+        """The source, the folder and the identifier of each import."""
+        return self._snapshot.imports.values() if self._snapshot else ()
+
     def _numbers(self, entries: set[int]) -> dict[int, tuple[str, int]]:
         """The source and the row of imported entries."""
         sql = "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))"
@@ -421,14 +420,11 @@ class Queries:
 
     def source_file(self, result: EntryResult) -> str:
         """The file of an imported result below its source's folder of results; empty for any other."""
-        numbers = self._numbers({result.source})
-        source, number = numbers.get(result.source, ("", None))
-        for name, folder, identifier in self._snapshot.imports.values() if self._snapshot else ():
-            if name == source and number is not None:
-                rows = self._rows(
-                    "SELECT max(path) FROM read_parquet(?) WHERE entry = ? AND task = ?",
-                    f"{folder}/files-{identifier}.parquet", number, result.task,
-                )  # fmt: skip
+        source, number = self._numbers({result.source}).get(result.source, ("", None))
+        for name, folder, identifier in self._imports if number is not None else ():
+            if name == source:
+                sql = "SELECT max(path) FROM read_parquet(?) WHERE entry = ? AND task = ?"
+                rows = self._rows(sql, f"{folder}/files-{identifier}.parquet", number, result.task)
                 return str(rows[0][0] or "")
         return ""
 

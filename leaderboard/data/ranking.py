@@ -39,7 +39,7 @@ class Means:
         return np.asarray((self.count == self.expected) & (self.expected > 0))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SuiteMeans:
     """Every mean of a suite: over its columns, over its types, and within each type."""
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.core.errors import RecordError
 from harness.results.results import (
@@ -28,12 +28,16 @@ from harness.results.scores import TrainedResult
 from harness.storage.record import Record
 from harness.storage.store import Store
 from leaderboard.data.entries import EntryOutcome, NewEntry, TaskNumber, Unit
+from leaderboard.data.groups import group_by
 from leaderboard.data.suites import REASONS, SiteSuite, main_scores
 from leaderboard.data.tables import Row, Tables, permanent
 
 log = logging.getLogger(__name__)
 
 SOURCE = "measured"
+
+Located: TypeAlias = tuple[Record, Path]
+"""A record and its file."""
 
 
 def units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Iterator[Unit]:
@@ -62,7 +66,7 @@ def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
 
 
 def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> list[NewEntry]:
-    records: dict[tuple[str, str], tuple[Record, Path]] = {}
+    records: dict[tuple[str, str], Located] = {}
     for store, folder in places:
         for path in sorted(folder.glob("*/*.json")):
             try:
@@ -75,15 +79,11 @@ def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> 
             known = records.get((record.key, weights_of(record)))
             if known is None or (record.status == "done" and known[0].status == "failed"):
                 records[record.key, weights_of(record)] = (record, path)
-    grouped: dict[str, list[tuple[Record, Path]]] = {}
-    for record, path in records.values():
-        grouped.setdefault(record.model.artifact, []).append((record, path))
+    grouped = group_by(records.values(), lambda pair: pair[0].model.artifact)
     return [entry for group in grouped.values() for entry in _entries_by_weights(group, learnt)]
 
 
-def _entries_by_weights(
-    group: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
-) -> Iterator[NewEntry]:
+def _entries_by_weights(group: Sequence[Located], learnt: Sequence[SiteSuite]) -> Iterator[NewEntry]:
     """The entries of one artifact: those of former weights are apart, and say so."""
     places = {id(record): path for record, path in group}
     for at, (weights, records) in enumerate(by_weights(record for record, _ in group).items()):
@@ -91,11 +91,9 @@ def _entries_by_weights(
         yield from _entries(mine, learnt, former=weights_text(weights) if at else "")
 
 
-def _entries(
-    group: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite], *, former: str
-) -> Iterator[NewEntry]:
+def _entries(group: Sequence[Located], learnt: Sequence[SiteSuite], *, former: str) -> Iterator[NewEntry]:
     """The entries of the same weights: one for each treatment."""
-    treatments: dict[str, tuple[Condition, list[tuple[Record, Path]]]] = {}
+    treatments: dict[str, tuple[Condition, list[Located]]] = {}
     for record, path in group:
         try:
             treatment = condition_of(record)
@@ -120,8 +118,8 @@ def _form(treatment: Condition) -> str:
 
 
 def _with_shared(
-    treatments: Mapping[str, tuple[Condition, list[tuple[Record, Path]]]],
-) -> Iterator[tuple[Condition, list[tuple[Record, Path]]]]:
+    treatments: Mapping[str, tuple[Condition, list[Located]]],
+) -> Iterator[tuple[Condition, list[Located]]]:
     """Treatments with their records: tasks that start from nothing belong to every start of a recipe."""
     starts = [t for t, _ in treatments.values() if isinstance(t, RecipeCondition) and t.start is not None]
     for treatment, members in treatments.values():
@@ -133,10 +131,13 @@ def _with_shared(
 
 
 def _entry(
-    treatment: Condition, text: str, members: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
+    treatment: Condition, text: str, members: Sequence[Located], learnt: Sequence[SiteSuite]
 ) -> NewEntry:
     newest = max((record for record, _ in members), key=_written)
-    trained, lineage = isinstance(treatment, RecipeCondition), newest.lineage
+    lineage = newest.lineage
+    recipe = lineage.name if lineage else None
+    if trained := isinstance(treatment, RecipeCondition):
+        recipe = treatment.recipe
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
     numbers, averages = _standings(treatment, members, learnt) if trained else ({}, [])
     return NewEntry(
@@ -147,11 +148,7 @@ def _entry(
         treatment=text,
         revision=newest.model.revision,
         artifact=newest.model.artifact,
-        recipe=treatment.recipe
-        if isinstance(treatment, RecipeCondition)
-        else lineage.name
-        if lineage
-        else None,
+        recipe=recipe,
         output="label" if trained else str(encoding.get("output", "vector")),
         parameters=newest.model.parameters,
         dimension=newest.model.dimension,
@@ -185,7 +182,7 @@ def _outcome(record: Record, numbers: Mapping[str, TaskNumber]) -> EntryOutcome:
 
 
 def _standings(
-    treatment: Condition, members: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
+    treatment: Condition, members: Sequence[Located], learnt: Sequence[SiteSuite]
 ) -> tuple[dict[str, dict[str, TaskNumber]], list[tuple[str, str, str]]]:
     """What a recipe trained, by every convention: task → view → number, and the means."""
     done = sorted((record for record, _ in members if record.status == "done"), key=_written)
@@ -241,10 +238,8 @@ _SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
 
 def put_seeds(tables: Tables) -> None:
     """Put in an entry for every training with several seeds: means over them of what all of them have."""
-    groups: dict[str, list[Row]] = {}
-    for entry in tables.rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id'):
-        groups.setdefault(entry["group"], []).append(entry)
-    for members in groups.values():
+    entries = tables.rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id')
+    for members in group_by(entries, lambda entry: entry["group"]).values():
         if len(members) > 1:
             _put_group(tables, sorted(members, key=_seed))
 
@@ -258,27 +253,20 @@ def _put_group(tables: Tables, members: Sequence[Row]) -> None:
     digest = hashlib.sha256(f"{SEEDS} {first['group']}".encode()).hexdigest()[:8]
     slug = f"{first['model_slug']}-{digest}"
     own = {"unit": SEEDS, "entry": permanent(slug), "source": permanent(slug)}
-    results = tables.rows(
-        """SELECT r.*, d.document
-           FROM results r JOIN documents d ON d.kind = 'record' AND d.name = r.id::VARCHAR
-           WHERE entry IN (SELECT unnest(?::BIGINT[]))""",
-        ids,
-    )
-    scores = tables.rows(
-        "SELECT * FROM scores WHERE entry IN (SELECT unnest(?::BIGINT[])) ORDER BY entry", ids
-    )
-    tasks: dict[str, list[Row]] = {}
+    own_rows = "WHERE entry IN (SELECT unnest(?::BIGINT[]))"
+    documents = "JOIN documents d ON d.kind = 'record' AND d.name = r.id::VARCHAR"
+    results = tables.rows(f"SELECT r.*, d.document FROM results r {documents} {own_rows}", ids)
+    scores = tables.rows(f"SELECT * FROM scores {own_rows} ORDER BY entry", ids)
     results.sort(key=lambda one: (ids.index(one["entry"]), one["status"] != "done", one["written"] or ""))
+    firsts: dict[tuple[str, int], Row] = {}
     for result in results:
-        if all(other["entry"] != result["entry"] for other in tasks.get(result["task"], ())):
-            tasks.setdefault(result["task"], []).append(result)
+        firsts.setdefault((result["task"], result["entry"]), result)
+    tasks = group_by(firsts.values(), lambda result: result["task"])
     rows = [
         {**_group_result(some, members), **own, "id": permanent(slug, task)} for task, some in tasks.items()
     ]
     task_of = {result["id"]: result["task"] for result in results}
-    scopes: dict[int, list[Row]] = {}
-    for score in scores:
-        scopes.setdefault(score["scope"], []).append(score)
+    scopes = group_by(scores, lambda score: score["scope"])
     lineages = [json.loads(member["lineage"]) for member in members]
     entry = {
         **first, "unit": SEEDS, "id": own["entry"], "slug": slug, "artifact": None, "tasks": len(rows),

@@ -44,43 +44,75 @@ class UntouchedMeans(SuiteMeans):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SuiteScores:
-    """A suite under one convention: arrays of (entries, columns), and means.
+class Cells:
+    """Scores of entries: arrays of (entries, scopes), or of (entries, columns).
 
     Attributes:
         values: Shares of 1, NaN where nothing is known; `low` and `high` are the 95 % interval.
         reasons: Places in REASONS.
         results: The result that a cell leads to; 0 for none or several.
-        counted: Whether a value counts in means.
-        deviations: Over seeds, of which `seeds` have a score.
-        trained_on: How many texts of the column's tasks are in the training data.
-        averages: What else is known of a row's means: the interval of a trained one, or what a paper
-            prints (leaderboard.data.paper_rows).
-        by_seed: The values of each seed, (seeds, columns), by the rows that stand for several.
+        seeds: How many seeds have a score.
+        trained_on: How many texts of the tasks are in the training data.
         sources: The entry whose own result a cell shows: of several revisions of a model, one.
-        data: The revision of the data by row and column, where it is not the pinned one.
+        by_seed: The values of each seed, (seeds, scopes or columns), by the rows that stand for several.
+        data: The revision of the data by row and scope or column, where it is not the pinned one.
     """
 
-    site_suite: SiteSuite
-    convention: str
-    entries: Sequence[Entry]
     values: Floats
     low: Floats
     high: Floats
     reasons: NDArray[np.uint8]
     results: Ints
-    counted: NDArray[np.bool_]
-    deviations: Floats
     seeds: Ints
     trained_on: Ints
-    by_type: Mapping[str, Means]
-    over_tasks: Means
-    over_types: Means
-    averages: Mapping[int, Mapping[str, Any]]
+    sources: Ints
     by_seed: Mapping[int, Floats] = field(default_factory=dict)
-    pinned: bool = False
-    sources: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     data: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        columns: Mapping[str, NDArray[Any]],
+        entries: Sequence[int],
+        scopes: Sequence[int],
+        seeds: Mapping[int, Sequence[int]],
+    ) -> Cells:
+        """Cells of stored rows; `seeds` are by row the entries of the seeds that it stands for."""
+        given = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
+        at, rows, places = _places(given, entries, scopes)
+        found: dict[str, Any] = {}
+        for name, own in _CELLS.items():
+            found[name] = np.full((len(entries), len(scopes)), _EMPTY[own])
+            found[name][rows, places] = given[own][at]
+        cells = zip(rows.tolist(), places.tolist(), given["data"][at], strict=True)
+        by_seed = {}
+        for row, members in seeds.items():
+            chosen, seed, place = _places(given, members, scopes)
+            by_seed[row] = np.full((len(members), len(scopes)), np.nan)
+            by_seed[row][seed, place] = given["value"][chosen]
+        found["reasons"] = found["reasons"].astype(np.uint8)
+        data = {(row, place): str(revision) for row, place, revision in cells if revision}
+        return Cells(by_seed=by_seed, data=data, **found)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuiteScores(Cells, SuiteMeans):
+    """A suite under one convention: cells by entry and column, and means.
+
+    Attributes:
+        counted: Whether a value counts in means.
+        deviations: Over seeds.
+        averages: What else is known of a row's means: the interval of a trained one, or what a paper
+            prints (leaderboard.data.paper_rows).
+        pinned: Whether only scores on the pinned revisions of the data count.
+    """
+
+    site_suite: SiteSuite
+    convention: str
+    entries: Sequence[Entry]
+    counted: NDArray[np.bool_]
+    deviations: Floats
+    averages: Mapping[int, Mapping[str, Any]]
+    pinned: bool = False
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -175,50 +207,6 @@ class SuiteScores:
             return None
         means = suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
         return UntouchedMeans(part=part, **vars(means))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cells:
-    """Scores before columns are made of them, (entries, scopes) each.
-
-    `by_seed` are the values of each seed, (seeds, scopes), by the rows that stand for several; `data` is the
-    revision of the data by row and scope, where it is not the pinned one.
-    """
-
-    values: Floats
-    low: Floats
-    high: Floats
-    reasons: NDArray[np.uint8]
-    results: Ints
-    seeds: Ints
-    trained_on: Ints
-    sources: Ints
-    by_seed: Mapping[int, Floats] = field(default_factory=dict)
-    data: Mapping[tuple[int, int], str] = field(default_factory=dict)
-
-    @staticmethod
-    def of(
-        columns: Mapping[str, NDArray[Any]],
-        entries: Sequence[int],
-        scopes: Sequence[int],
-        seeds: Mapping[int, Sequence[int]],
-    ) -> Cells:
-        """Cells of stored rows; `seeds` are by row the entries of the seeds that it stands for."""
-        given = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
-        at, rows, places = _places(given, entries, scopes)
-        found: dict[str, Any] = {}
-        for name, own in _CELLS.items():
-            found[name] = np.full((len(entries), len(scopes)), _EMPTY[own])
-            found[name][rows, places] = given[own][at]
-        cells = zip(rows.tolist(), places.tolist(), given["data"][at], strict=True)
-        by_seed = {}
-        for row, members in seeds.items():
-            chosen, seed, place = _places(given, members, scopes)
-            by_seed[row] = np.full((len(members), len(scopes)), np.nan)
-            by_seed[row][seed, place] = given["value"][chosen]
-        found["reasons"] = found["reasons"].astype(np.uint8)
-        data = {(row, place): str(revision) for row, place, revision in cells if revision}
-        return Cells(by_seed=by_seed, data=data, **found)
 
 
 _EMPTY: Mapping[str, Any] = {

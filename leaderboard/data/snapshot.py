@@ -13,15 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict
 
 from harness.core import files, paths
 from harness.storage.imported import Imported
-from leaderboard.data import checks, imports, paper_rows, records, watches
+from leaderboard.data import documents, imports, paper_rows, records
 from leaderboard.data.entries import Unit
+from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, all_scopes, listed
 from leaderboard.data.tables import TABLES, Tables, Writer, storable
 
@@ -38,30 +40,6 @@ SPARE = 600
 """Seconds after which nobody reads a version that another one has replaced."""
 
 
-class Folders(Protocol):
-    """Where records, imports and papers lie (leaderboard.web.settings.SiteSettings)."""
-
-    @property
-    def results(self) -> tuple[Path, ...]:
-        """Results folders; what an earlier one holds goes first."""
-
-    @property
-    def reference(self) -> Path | None:
-        """Records that come with a checkout."""
-
-    @property
-    def reported(self) -> Path | None:
-        """The papers' tables."""
-
-    @property
-    def suites(self) -> tuple[str, ...]:
-        """Suites of one's own."""
-
-    @property
-    def snapshots(self) -> Path | None:
-        """Where snapshots lie; None for the cache."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """A refresh in numbers: units that were read as they are new or changed, and units that are gone."""
@@ -71,13 +49,14 @@ class Changes:
     version: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(BaseModel):
     """One version of the tables: a folder of Parquet files for each part, the own one first.
 
     `units` are the stamps of the own part's units, `imports` the source, folder and identifier of each
     import, `sizes` the bytes of each file.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     folder: Path
     version: int
@@ -102,10 +81,14 @@ class Snapshot:
         return False
 
 
+NOTHING = Snapshot(folder=Path(), version=0, units={}, parts=(), imports={}, sizes={})
+"""What stands for the former snapshot where there is none."""
+
+
 class SiteIndex:
     """The snapshots of some folders, of which the last one counts."""
 
-    def __init__(self, settings: Folders, folder: Path, suites: dict[str, SiteSuite]) -> None:
+    def __init__(self, settings: SiteSettings, folder: Path, suites: dict[str, SiteSuite]) -> None:
         self.settings = settings
         self.folder = folder
         self.suites = suites
@@ -145,23 +128,21 @@ class SiteIndex:
             return Changes(taken=0, dropped=0, version=self.version)
 
     def _refresh(self) -> Changes:
-        former = self.snapshot
-        if former and (self.damaged or not former.whole):
+        former = self.snapshot or NOTHING
+        if former.version and (self.damaged or not former.whole):
             log.error("%s is damaged. It is made anew.", former.folder)
-            former = None
+            former = NOTHING
         units = {_name(unit): unit for unit in self._units()}
-        known = former.units if former else {}
-        fresh = {name: unit for name, unit in units.items() if known.get(name) != unit.stamp}
-        gone = known.keys() - units.keys()
-        there = imports.sources(self.settings.results)
-        parts = _parts(there)
-        if former and not fresh and not gone and list(former.parts) == [OWN, *parts]:
+        fresh = {name: unit for name, unit in units.items() if former.units.get(name) != unit.stamp}
+        gone = former.units.keys() - units.keys()
+        parts = _parts(imports.sources(self.settings.results))
+        if not fresh and not gone and list(former.parts) == [OWN, *parts]:
             return Changes(taken=0, dropped=0, version=former.version)
         return self._write(former, units, fresh, len(gone), parts)
 
     def _write(
         self,
-        former: Snapshot | None,
+        former: Snapshot,
         units: Mapping[str, Unit],
         fresh: Mapping[str, Unit],
         gone: int,
@@ -176,48 +157,45 @@ class SiteIndex:
         new.mkdir()
         own = Tables()
         read, stamps = self._own(own, former, units, fresh)
-        changed = bool(read or gone or former is None)
+        changed = bool(read or gone or not former.version)
         if changed:
             records.put_seeds(own)
             own.save(new / OWN)
         else:
             _link(former, OWN, new)
         there, taken = self._imports(new, former, parts, own.slugs)
-        if former and not changed and there.keys() == former.imports.keys():
+        if not changed and there.keys() == former.imports.keys():
             shutil.rmtree(new)
             return Changes(taken=0, dropped=0, version=former.version)
-        dropped = gone + len(former.imports.keys() - there.keys() if former and not taken else ())
+        dropped = gone + (0 if taken else len(former.imports.keys() - there.keys()))
         files.move(new, self.folder / str(version))
         self._publish(version, stamps, there)
         return Changes(taken=read + taken, dropped=dropped, version=version)
 
     def _own(
-        self, tables: Tables, former: Snapshot | None, units: Mapping[str, Unit], fresh: Mapping[str, Unit]
+        self, tables: Tables, former: Snapshot, units: Mapping[str, Unit], fresh: Mapping[str, Unit]
     ) -> tuple[int, dict[str, str]]:
         """Put everything but imports into tables: how many units were read, and the stamps of all there."""
         contents = {name: found for name, unit in fresh.items() if (found := _contents(unit)) is not None}
-        known = former.units if former else {}
-        kept = [name for name in units if name in known and name not in contents]
-        if former:
+        kept = [name for name in units if name in former.units and name not in contents]
+        if former.version:
             tables.keep(former.folder / OWN, kept)
         writer = Writer(tables, self._scopes, self.scope_ids)
         for name, found in contents.items():
             for item in found:
                 writer.put(item, name)
         tables.insert(writer.rows)
-        return len(contents), {
-            **{name: known[name] for name in kept},
-            **{name: fresh[name].stamp for name in contents},
-        }
+        stamps = {name: former.units[name] for name in kept}
+        return len(contents), stamps | {name: fresh[name].stamp for name in contents}
 
     def _imports(
-        self, new: Path, former: Snapshot | None, parts: Mapping[str, Imported], slugs: set[str]
+        self, new: Path, former: Snapshot, parts: Mapping[str, Imported], slugs: set[str]
     ) -> tuple[dict[str, tuple[str, str, str]], int]:
         """Write the parts of imports, and how many entries were read; one that is damaged stays as it was."""
         found: dict[str, tuple[str, str, str]] = {}
         taken = 0
         for name, source in parts.items():
-            if former and name in former.imports:
+            if name in former.imports:
                 _link(former, name, new)
                 found[name] = former.imports[name]
                 continue
@@ -232,7 +210,7 @@ class SiteIndex:
                 log.error(
                     "The import %s cannot be read: %s. What was known of it stays.", source.folder, reason
                 )
-                for old, place in former.imports.items() if former else ():
+                for old, place in former.imports.items():
                     if place[1] == str(source.folder.resolve()):
                         _link(former, old, new)
                         found[old] = place
@@ -256,13 +234,12 @@ class SiteIndex:
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         return chain(
             records.units(roots, list(self.suites.values())),
-            checks.units(roots),
-            watches.units(roots),
+            documents.units(roots),
             paper_rows.units(self.settings.reported, self.suites),
         )
 
 
-def open_index(settings: Folders) -> SiteIndex:
+def open_index(settings: SiteSettings) -> SiteIndex:
     """The snapshots of a site's folders, in the cache or where settings say."""
     cache = paths.cache_folder()
     suites = listed(cache, settings.suites)
@@ -297,9 +274,8 @@ def _contents(unit: Unit) -> Sequence[Any] | None:
         return None
 
 
-def _link(former: Snapshot | None, part: str, new: Path) -> None:
+def _link(former: Snapshot, part: str, new: Path) -> None:
     """The files of a part of the former snapshot, once more."""
-    assert former is not None
     (new / part).mkdir()
     for name in TABLES:
         old, place = former.folder / part / f"{name}.parquet", new / part / f"{name}.parquet"
@@ -316,16 +292,9 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _read(path: Path) -> Snapshot | None:
     """The snapshot that a file names; None, and a word in the log, where it is damaged."""
     try:
-        found = json.loads(path.read_bytes())
-        return Snapshot(
-            folder=path.parent / str(found["version"]),
-            version=int(found["version"]),
-            units=found["units"],
-            parts=found["parts"],
-            imports={name: tuple(place) for name, place in found["imports"].items()},
-            sizes=found["sizes"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        document = json.loads(path.read_bytes())
+        return Snapshot(**document, folder=path.parent / str(document["version"]))
+    except (OSError, ValueError, KeyError, TypeError):
         log.exception("%s cannot be read. The snapshot is made anew.", path)
         return None
 

@@ -6,12 +6,12 @@ import hashlib
 import json
 import logging
 import math
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from leaderboard.data.entries import EntryOutcome, NewEntry, StoredDocument
 from leaderboard.data.suites import REASONS, Scope, possible
@@ -103,20 +103,22 @@ class Tables:
     def insert(self, rows: Mapping[str, Sequence[Row]]) -> None:
         """Put rows into tables by name; columns that a row lacks are NULL."""
         for name, some in rows.items():
-            if not some:
-                continue
-            columns = TABLES[name]
-            with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
-                for row in some:
-                    stored = {c: _stored(c, kind, row.get(c)) for c, kind in columns.items()}
-                    file.write(json.dumps(stored) + "\n")
-                file.flush()
-                fields = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
-                self.connection.execute(
-                    f"INSERT INTO {name} SELECT * FROM read_json(?, format='newline_delimited', "
-                    f"columns={{{fields}}}, maximum_object_size=1000000000)",
-                    [file.name],
-                )
+            kinds = TABLES[name]
+            values = [[_stored(c, kind, row.get(c)) for c, kind in kinds.items()] for row in some]
+            self._fill(f"INSERT INTO {name}", kinds, values)
+
+    def create(self, name: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
+        """Make a temporary table of rows, which have a value for each column."""
+        self._fill(f"CREATE TEMP TABLE {name} AS", kinds, rows)
+
+    def _fill(self, statement: str, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
+        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+        # pyarrow looks at every value; of Python's own objects DuckDB infers a type from a sample
+        data = pa.Table.from_arrays([pa.array(values) for values in columns], names=list(kinds))
+        fields = ", ".join(f'"{column}"::{kind} AS "{column}"' for column, kind in kinds.items())
+        self.connection.register("given", data)
+        self.connection.execute(f"{statement} SELECT {fields} FROM given")
+        self.connection.unregister("given")
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """Rows of a query by column."""
@@ -153,13 +155,9 @@ def _stored(column: str, kind: str, value: Any) -> Any:
 
 def entry_row(entry: NewEntry, unit: str = "") -> Row:
     """The row of an entry."""
-    names = (
-        "slug model model_slug origin source revision trust artifact treatment recipe output parameters "
-        "dimension max_tokens released open_weights adapted_from group"
-    )
     written = [outcome.written for outcome in entry.outcomes if outcome.written]
     return {
-        **{name: getattr(entry, name) for name in names.split()},
+        **{name: getattr(entry, name, None) for name in TABLES["entries"]},
         "unit": unit,
         "id": permanent(entry.slug),
         "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
@@ -218,8 +216,7 @@ class Writer:
         ]
 
     def _result(self, outcome: EntryOutcome, own: Row) -> None:
-        names = ("task", "type", "metric", "status", "value", "key", "written")
-        self.rows["results"].append({**{name: getattr(outcome, name) for name in names}, **own})
+        self.rows["results"].append({**{c: getattr(outcome, c, None) for c in TABLES["results"]}, **own})
         about = {"unit": own["unit"], "kind": "record", "name": str(own["id"])}
         self.rows["documents"].append({**about, "document": outcome.document})
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.checks.outcome import VERDICTS, Check, MarginSource, MeanOutcome, Party, TaskOutcome
 from harness.checks.report import advice
-from leaderboard.data.checks import adapter, line_of
+from leaderboard.data.documents import adapter, line_of
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.views.cells import counted, delta_cell, score_cell, when_text
 from leaderboard.views.check_tables import suite_path, verdict_cell

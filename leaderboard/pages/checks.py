@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from leaderboard.data.checks import OVERALL, CheckedMean, CheckSummary
+from leaderboard.data.documents import OVERALL, CheckedMean, CheckSummary
 from leaderboard.data.queries import Queries
 from leaderboard.views.cells import counted, delta_cell, moment_cell, when_text
 from leaderboard.views.check_tables import marks_cell, verdict_cell, verdicts_text

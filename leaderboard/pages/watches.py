@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +12,6 @@ from harness.results.scores import score_text
 from harness.watch.state import ChangePoint, Watch
 from harness.watch.state import WatchEntry as Checkpoint
 from leaderboard.data.queries import Queries
-from leaderboard.data.watches import opened
 from leaderboard.views.cells import counted, moment_cell, score_cell, when_text
 from leaderboard.views.check_tables import suite_path
 from leaderboard.web.charts import Axis, Chart, Point, Track, chart
@@ -57,7 +55,7 @@ def _view(site: Site, state: _WatchState, watch: str) -> Page:
     """The page of a watch."""
     queries = site.queries
     check_name("watch", watch, queries.watches, then="The page /watches lists all.")
-    one = opened(json.loads(queries.document("watch", watch)))
+    one = Watch.model_validate_json(queries.document("watch", watch))
     tasks = sorted({task for checkpoint in one.checkpoints for task in checkpoint.scores})
     check_name("task of this watch", state.task, tasks, then="The form above the chart lists all.")
     path, values = address(f"/watch/{watch}"), values_of(one, state.task)

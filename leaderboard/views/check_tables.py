@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from leaderboard.data.checks import CheckSummary
+from leaderboard.data.documents import CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.views.cells import delta_cell, moment_cell, when_text

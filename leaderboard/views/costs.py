@@ -25,9 +25,8 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteScores
-from leaderboard.web.charts import Point
+from leaderboard.web.charts import Better, Point
 from leaderboard.web.formats import parameters_text
-from leaderboard.web.frontier import Better
 
 Place: TypeAlias = "float | date"
 

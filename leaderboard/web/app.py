@@ -31,14 +31,13 @@ from starlette.types import Scope
 
 from harness import __version__
 from harness.core.errors import HarnessError, StoreError
-from leaderboard.web.badges import badge
+from leaderboard.data.settings import SiteSettings
 from leaderboard.web.cache import RenderedPage, RenderQueue, answer
-from leaderboard.web.limits import BoundedQueries, Limits, Refusal, client_of
+from leaderboard.web.limits import BoundedQueries, Limits, Refusal, error_json
 from leaderboard.web.middleware import CONTENT_TYPE, CountRequests, Metrics, SecurityHeaders
 from leaderboard.web.page import FORMATS, NotFound, Page, PageRoute
 from leaderboard.web.parameters import State, describe_errors
-from leaderboard.web.settings import SiteSettings
-from leaderboard.web.site import API_HINT, STATIC, Site, asset, open_site
+from leaderboard.web.site import API_HINT, STATIC, Site, asset, badge, open_site
 
 log = logging.getLogger(__name__)
 
@@ -99,11 +98,6 @@ class PageJson(BaseModel):
     data: dict[str, Any]
 
 
-def worker_app(settings: SiteSettings) -> FastAPI:
-    """The application of one of several processes, whose parent refreshes the snapshot."""
-    return create_app(settings, follows=True)
-
-
 def create_app(settings: SiteSettings, site: Site | None = None, *, follows: bool = False) -> FastAPI:
     """The site as an application.
 
@@ -136,7 +130,7 @@ def create_app(settings: SiteSettings, site: Site | None = None, *, follows: boo
         redoc_url=None,
         lifespan=lifespan,
     )
-    limits = Limits({"page": f"{settings.pages_a_minute}/minute"})
+    limits = Limits(f"{settings.pages_a_minute}/minute")
     app.state.site, app.state.metrics, app.state.limits = site, metrics, limits
     app.state.queue = RenderQueue(site.cache)
     for route in site.pages:
@@ -210,7 +204,7 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
         page = site.cache.get(key)
         app.metrics.cache.labels("hit" if page else "miss").inc()
         if page is None:
-            app.limits.enforce(client_of(request), "page")
+            app.limits.enforce(request.client.host if request.client else "unknown")
             page = await app.queue.render(key, partial(site.render, route, state, arguments, form))
         return answer(request, page)
 
@@ -221,7 +215,8 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
     parameters += [
         inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=k) for n, k in kinds.items()
     ]
-    endpoint.__signature__ = inspect.Signature(parameters, return_annotation=Any)  # type: ignore[attr-defined]
+    signature = inspect.Signature(parameters, return_annotation=Any)
+    vars(endpoint).update(__signature__=signature, state=route.state)
     return endpoint
 
 
@@ -273,26 +268,27 @@ async def _repeat(look: Callable[[], int], seconds: float, metrics: Metrics) -> 
     """Look at the folders, or at the snapshot, again and again."""
     while True:
         await asyncio.sleep(seconds)
-        try:
-            metrics.refreshed(await run_in_threadpool(look))
-        except HarnessError as error:
-            log.error("%s The pages stay as they are.", error.message)
-        except Exception:
-            log.exception("The folders could not be looked at; the pages stay as they are.")
+        entries = await run_in_threadpool(_try_look, look)
+        if entries is not None:
+            metrics.refreshed(entries)
 
 
 def refresh_again_and_again(site: Site, ends: Event) -> None:
     """Refresh the snapshot for the workers, in a thread of their parent, until it ends."""
     while site.settings.refresh and not ends.wait(site.settings.refresh):
-        try:
-            site.refresh()
-        except HarnessError as error:
-            log.error("%s The pages stay as they are.", error.message)
-        except Exception:
-            log.exception("The folders could not be looked at; the pages stay as they are.")
+        _try_look(site.refresh)
 
 
-log = logging.getLogger(__name__)
+def _try_look(look: Callable[[], int]) -> int | None:
+    """What a look at the folders returns; None, and a word in the log, where it fails."""
+    try:
+        return look()
+    except HarnessError as error:
+        log.error("%s The pages stay as they are.", error.message)
+    except Exception:
+        log.exception("The folders could not be looked at; the pages stay as they are.")
+    return None
+
 
 _PARTS = {"status": {"type": "integer"}, "message": {"type": "string"}, "hint": {"type": "string"}}
 _ERROR = {"type": "object", "required": list(_PARTS), "properties": _PARTS}
@@ -314,63 +310,43 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
 def _add_error_handlers(app: FastAPI, site: Site) -> None:
     """Let the application answer its errors."""
 
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refusal)
-        return await _respond(site, request, error.status, error.message, error.hint, error.headers)
+    async def handle(request: Request, error: Exception) -> Response:
+        return await _respond(site, request, *_describe(request, error))
 
-    async def harness(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HarnessError)
+    for kind in (Refusal, HarnessError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, handle)
+
+
+def _describe(request: Request, error: Exception) -> tuple[int, str, str, Mapping[str, str]]:
+    """The status, message, hint and headers of the answer to an error."""
+    if isinstance(error, Refusal):
+        return error.status, error.message, error.hint, error.headers
+    if isinstance(error, HarnessError):
         status = 404 if isinstance(error, NotFound) else 503 if isinstance(error, StoreError) else 500
         if status != 404:
             log.error("%s: %s", request.url.path, error)
         headers = {"Retry-After": "5", "Cache-Control": "no-store"} if status == 503 else {}
-        return await _respond(site, request, status, error.message, error.hint or "", headers)
-
-    async def invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
+        return status, error.message, error.hint or "", headers
+    if isinstance(error, RequestValidationError):
         inside = [{**one, "loc": one["loc"][1:]} for one in error.errors()[:5]]  # without "query" or "path"
-        message = " ".join(describe_errors(_state_of(site, request), inside))
-        return await _respond(site, request, 422, message, API_HINT)
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+        state = getattr(request.scope.get("endpoint"), "state", State)
+        return 422, " ".join(describe_errors(state, inside)), API_HINT, {}
+    if isinstance(error, HTTPException):
         hint = "The way in is /; the page /api lists every address." if error.status_code == 404 else ""
-        return await _respond(site, request, error.status_code, f"{error.detail}.", hint, error.headers)
-
-    async def broken(request: Request, error: Exception) -> Response:
-        log.error("%s failed", request.url.path, exc_info=error)
-        return await _respond(site, request, 500, "Something went wrong here.", "It was written to the log.")
-
-    for kind, handler in (
-        (Refusal, refused), (HarnessError, harness), (RequestValidationError, invalid),
-        (HTTPException, http), (Exception, broken),
-    ):  # fmt: skip
-        app.add_exception_handler(kind, handler)
-
-
-def _state_of(site: Site, request: Request) -> type[State]:
-    """The state of the page that a request is for, in whichever format."""
-    path = getattr(request.scope.get("route"), "path", "")
-    states = {route.path: route.state for route in site.pages}
-    states |= {route.file(form): route.state for route in site.pages for form in route.formats}
-    return states.get(path, State)
+        return error.status_code, f"{error.detail}.", hint, error.headers or {}
+    log.error("%s failed", request.url.path, exc_info=error)
+    return 500, "Something went wrong here.", "It was written to the log.", {}
 
 
 async def _respond(
-    site: Site,
-    request: Request,
-    status: int,
-    message: str,
-    hint: str,
-    headers: Mapping[str, str] | None = None,
+    site: Site, request: Request, status: int, message: str, hint: str, headers: Mapping[str, str]
 ) -> Response:
     if _takes_json(request):
-        error = {"status": status, "message": message, "hint": hint}
-        return JSONResponse({"error": error}, status_code=status, headers=dict(headers or {}))
+        return error_json(status, message, hint, headers)
     page = Page(title=message, template="error.html", lead=hint)
     made = await run_in_threadpool(lambda: site.html(page, State.model_validate({}), status=status))
     response = answer(request, made)
-    response.headers.update(headers or {})
+    response.headers.update(headers)
     return response
 
 

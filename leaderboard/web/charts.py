@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from markupsafe import escape
 
-from leaderboard.web.frontier import Better, frontier
 from leaderboard.web.tables import Cell, Table, TableColumn, TableRow, Value
 
 Number: TypeAlias = "float | int | None"
 Place: TypeAlias = "float | int | date | str | None"
 Kind = Literal["linear", "log", "date"]
 Json: TypeAlias = "dict[str, Any]"
+Better = Literal["lower", "higher"]
 P = TypeVar("P", bound="Point")
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon")
@@ -193,8 +193,29 @@ def against_size(title: str, label: str, points: Iterable[Point], name: str = "s
 def frontier_points(plot: Scatter, points: Sequence[P]) -> list[P]:
     """Those of a scatter's points on its frontier, by x; hollow points are never on it."""
     full = [point for point in points if not point.hollow and _drawn(plot, [point])]
-    places = [(point.x, point.y) for point in _drawn(plot, full)]
-    return [full[i] for i in frontier(places, plot.better)] if plot.better else []  # type: ignore[arg-type]
+    return [full[i] for i in _best(plot, _drawn(plot, full))]
+
+
+def _best(plot: Scatter, drawn: Sequence[Point]) -> list[int]:
+    places = [(point.x, point.y) for point in drawn]
+    return frontier(places, plot.better) if plot.better else []  # type: ignore[arg-type]
+
+
+def frontier(points: Sequence[tuple[Any, float]], better: Better) -> list[int]:
+    """Indices of the points that no other beats, by x; y is better the higher, and ties stay together.
+
+    >>> frontier([(1, 10), (2, 9), (3, 30), (3, 20)], "lower")
+    [0, 2]
+    """
+    order = sorted((i for i, (x, y) in enumerate(points) if x == x and y == y), key=lambda i: -points[i][1])
+    order.sort(key=lambda i: points[i][0], reverse=better == "higher")
+    unbeaten: list[int] = []
+    best = -math.inf
+    for (_, y), equal in groupby(order, key=lambda i: points[i]):
+        if y > best:
+            best = y
+            unbeaten += equal
+    return sorted(unbeaten, key=lambda i: (points[i][0], i))
 
 
 def number(value: Place, kind: Kind = "linear") -> Any:
@@ -215,14 +236,9 @@ def plotly_file() -> Path:
     """The library's file in the installed package, without importing it.
 
     Raises:
-        FileNotFoundError: The package is not installed, or has no such file.
+        PackageNotFoundError: The package is not installed.
     """
-    spec = find_spec("plotly")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder) / "package_data" / "plotly.min.js"
-        if path.is_file():
-            return path
-    raise FileNotFoundError("the package plotly is not installed, or holds no package_data/plotly.min.js")
+    return Path(str(distribution("plotly").locate_file("plotly/package_data/plotly.min.js")))
 
 
 def _time(text: Any) -> str | None:
@@ -379,8 +395,7 @@ def _names(points: Iterable[Point]) -> list[Json]:
 def _scatter(plot: Scatter) -> tuple[Any, ...]:
     points = sorted(_drawn(plot, plot.points), key=lambda p: -p.y)  # type: ignore[operator]
     own = [p for p in points if not p.hollow]
-    places = [(p.x, p.y) for p in own]
-    best = [own[i] for i in frontier(places, plot.better)] if plot.better else []  # type: ignore[arg-type]
+    best = [own[at] for at in _best(plot, own)]
     strong = {id(p) for p in (*best, *(p for p in points if p.emphasised))}
     data = []
     for place, name in enumerate(dict.fromkeys([*plot.series, *(p.series for p in plot.points)])):

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 from limits import parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
-from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -44,35 +43,35 @@ class Refusal(Exception):
 
     def response(self) -> JSONResponse:
         """The refusal as JSON, in the shape of every error of the site."""
-        error = {"status": self.status, "message": self.message, "hint": self.hint}
-        return JSONResponse({"error": error}, status_code=self.status, headers=self.headers)
+        return error_json(self.status, self.message, self.hint, self.headers)
+
+
+def error_json(status: int, message: str, hint: str, headers: Mapping[str, str]) -> JSONResponse:
+    """An error as JSON."""
+    error = {"status": status, "message": message, "hint": hint}
+    return JSONResponse({"error": error}, status_code=status, headers=dict(headers))
 
 
 class Limits:
-    """How often one client may do something: `{"page": "1200/minute"}`. Each process counts on its own."""
+    """How often one client may have a page rendered: "1200/minute". Each process counts on its own."""
 
-    def __init__(self, rates: Mapping[str, str]) -> None:
-        self._rates = {what: parse(rate) for what, rate in rates.items()}
+    def __init__(self, rate: str) -> None:
+        self._rate = parse(rate)
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
 
-    def enforce(self, client: str, what: str) -> None:
-        """Count one use of `what` by an address, or by anything else that names a client.
+    def enforce(self, client: str) -> None:
+        """Count one page for an address, or for anything else that names a client.
 
         Raises:
             Refusal: 429, with Retry-After.
         """
-        rate, name = self._rates.get(what), network_of(client)
-        if rate is None or self._limiter.hit(rate, what, name):
+        name = network_of(client)
+        if self._limiter.hit(self._rate, name):
             return
-        ends = self._limiter.get_window_stats(rate, what, name).reset_time
+        ends = self._limiter.get_window_stats(self._rate, name).reset_time
         seconds = max(1, math.ceil(ends - time.time()))
         hint, headers = f"Wait {seconds} s and try again.", {"Retry-After": str(seconds)}
         raise Refusal(429, "Too many requests.", hint=hint, headers=headers)
-
-
-def client_of(request: Request) -> str:
-    """The address that a request came from."""
-    return request.client.host if request.client else "unknown"
 
 
 def network_of(client: str) -> str:

@@ -67,7 +67,8 @@ class Metrics:
         )  # fmt: skip
         self.cache = Counter("harness_cache", "Requests for pages: hit or miss", ["result"], registry=own)
         self.entries = Gauge("harness_entries", "Entries in the snapshot", registry=own)
-        self._age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=own)
+        age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=own)
+        age.set_function(lambda: time.monotonic() - self._refreshed)
         Gauge("harness_worker", "The process that answers", ["pid"], registry=own).labels(os.getpid()).set(1)
         self._refreshed = float("nan")
 
@@ -78,7 +79,6 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it as Prometheus reads it."""
-        self._age.set(time.monotonic() - self._refreshed)
         return generate_latest(self.registry)
 
 

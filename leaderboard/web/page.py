@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.routing import compile_path
+
 from harness.core.errors import UsageError, nearest, unknown
 from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
@@ -104,6 +106,11 @@ class PageRoute:
     summary: str
     all_paths: Callable[[Any], Iterable[str]]
     formats: tuple[str, ...]
+
+    def arguments(self, path: str) -> dict[str, str] | None:
+        """The parameters of a path, None where it is no path of this page."""
+        match = compile_path(self.path)[0].fullmatch(path)
+        return match.groupdict() if match else None
 
     def file(self, form: str) -> str:
         """The address of a format of the page, with the same names in braces."""

@@ -38,7 +38,7 @@ class State(BaseModel):
 
     def not_default(self, **changes: Any) -> dict[str, Any]:
         """The values of this state with some changes, as plain ones, that are not at their defaults."""
-        defaults = _defaults(type(self))
+        defaults = default_values(type(self))
         return {n: v for n, v in {**self._plain, **changes}.items() if v != defaults[n]}
 
     @cached_property
@@ -82,7 +82,8 @@ def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> l
 
 
 @cache
-def _defaults(kind: type[State]) -> dict[str, Any]:
+def default_values(kind: type[State]) -> dict[str, Any]:
+    """The values of a state of which nothing is named."""
     fields = kind.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 

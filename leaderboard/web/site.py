@@ -19,17 +19,18 @@ from pydantic import ValidationError
 from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.registry import open_entry
+from harness.results.scores import score_text
 from leaderboard import pages
 from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
-from leaderboard.data.remote import RemoteCopy
+from leaderboard.data.settings import RemoteCopy, SiteSettings
 from leaderboard.data.snapshot import SiteIndex, open_index
+from leaderboard.data.suites import views
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.middleware import CHART_POLICY
 from leaderboard.web.page import FORMATS, Page, PageRoute, missing
-from leaderboard.web.parameters import State, address, describe_errors
-from leaderboard.web.settings import SiteSettings
+from leaderboard.web.parameters import State, address, default_values, describe_errors
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
@@ -40,6 +41,9 @@ BOARDS = (
 """Suites that the head of every page links to."""
 API_HINT = "The page /api lists every parameter."
 _Links: TypeAlias = Sequence[tuple[str, str]]
+
+LETTER = 6.6
+"""Width of a letter on a badge; the text is stretched to fit, so other fonts look alike."""
 
 TRIES = 4
 """How often a page is rendered whose snapshot is replaced meanwhile."""
@@ -121,8 +125,9 @@ class Site:
         """
         routes = [route for route in self.pages if form in route.formats]
         for route in routes:
-            arguments = _match(route.path, path)
+            arguments = route.arguments(f"/{path.strip('/')}")
             if arguments is not None:
+                arguments = {name: unquote(value) for name, value in arguments.items()}
                 return self.render(route, _state(route.state, query), arguments, form).body
         paths = [route.path for route in routes]
         raise missing(f"page with a {form} format", path, paths, then="The page /api lists all.")
@@ -169,6 +174,37 @@ def open_site(settings: SiteSettings, *, follows: bool = False) -> Site:
     site = Site(settings, open_index(settings))
     site.follow() if follows else site.refresh()
     return site
+
+
+def badge(site: Site, suite: str, slug: str) -> str:
+    """The badge of an entry: its mean over tasks, or how much of the suite it has.
+
+    Of a model that scores on some of the tasks chose it has the mean over the others, too, and its title
+    names those that are left out.
+
+    Raises:
+        NotFound: There is no such suite, or no such entry of it.
+    """
+    queries = site.queries
+    if suite not in queries.suites:
+        raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
+    listed = queries.suites[suite]
+    scores = queries.suite_scores(listed, views(listed.suite)[0])
+    rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
+    if slug not in rows:
+        raise missing("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
+    row, mean = rows[slug], scores.over_tasks
+    whole = bool(mean.complete[row])
+    text = score_text(mean.values[row]) if whole else f"{mean.count[row]} of {mean.expected} tasks"
+    untouched, more = scores.untouched([row]), ""
+    if whole and untouched is not None:
+        text += f", {score_text(untouched.over_tasks.values[row])} {untouched.part.text}"
+        more = f"; without {', '.join(untouched.part.selected)}"
+    elif whole and scores.chose(row):
+        text += ", chosen by it"
+    label, colour = listed.suite.title, "#1f6f54" if whole else "#6b7280"
+    widths = {"left": LETTER * len(label) + 12, "right": LETTER * len(text) + 12}
+    return site.template("badge.svg").render(label=label, text=text, more=more, colour=colour, **widths)
 
 
 def page_routes() -> list[PageRoute]:
@@ -226,27 +262,15 @@ def _formatted(page: Page, state: State, form: str) -> str:
 
 def _links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
     """The other formats of a page, with all rows of its tables: their names and addresses."""
-    fields = type(state).model_fields
-    place = {name: fields[name].get_default() for name in ("rows", "page") if name in fields}
-    query = state.query(theme="auto", **place)
+    defaults = default_values(type(state))
+    query = state.query(**{name: defaults[name] for name in ("theme", "rows", "page") if name in defaults})
     return [
         (FORMATS[form][0], address(route.file(form).format(**arguments), query)) for form in route.formats
     ]
 
 
-def _match(template: str, path: str) -> dict[str, str] | None:
-    """The parameters of a path, None where it is no path of this template."""
-    names, values = template.strip("/").split("/"), path.strip("/").split("/")
-    if len(names) != len(values):
-        return None
-    pairs = list(zip(names, map(unquote, values), strict=True))
-    if any(name != value for name, value in pairs if not name.startswith("{")):
-        return None
-    return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
-
-
 def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
-    defaults = {n: f.get_default(call_default_factory=True) for n, f in kind.model_fields.items()}
+    defaults = default_values(kind)
     plain = {n: list(v) if isinstance(defaults.get(n), list) else v[-1] for n, v in query.items()}
     try:
         return kind.model_validate(plain)

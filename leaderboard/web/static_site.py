@@ -14,12 +14,11 @@ from rich.progress import Progress
 
 from harness.core.errors import StoreError, UsageError
 from harness.core.terminal import console
-from leaderboard.web.badges import badge
+from leaderboard.data.settings import SiteSettings
 from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
-from leaderboard.web.settings import SiteSettings
-from leaderboard.web.site import STATIC, Site, open_site
+from leaderboard.web.site import STATIC, Site, badge, open_site
 
 NEEDS_SERVER = {
     "/pareto": "This is a plain file: another suite, axis or filter needs a running site. "
@@ -72,8 +71,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
-    parts = zip(route.path.split("/"), path.split("/"), strict=True)
-    arguments = {name[1:-1]: value for name, value in parts if name.startswith("{")}
+    arguments = route.arguments(path) or {}
     state = route.state.model_validate({})
     html = site.render(replace(route, view=partial(_view, route)), state.whole(), arguments, "html").body
     home = _file(path)

@@ -23,7 +23,7 @@ from unittest import mock
 from starlette.testclient import TestClient
 from leaderboard.data.suites import (SiteSuite, slug)
 from leaderboard.web.app import create_app
-from leaderboard.web.settings import SiteSettings
+from leaderboard.data.settings import SiteSettings
 from harness.core import paths
 from harness.plan import catalog
 from harness.core.types import SuiteOptions

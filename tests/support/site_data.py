@@ -49,9 +49,9 @@ from harness.storage.record import ErrorPart, Record
 from harness.storage.store import Store
 from judged_data import put_checks, put_watches
 from leaderboard.data.mteb_import import SCHEMA, trust_of
+from leaderboard.data.settings import SiteSettings
 from leaderboard.data.suites import SiteSuite, slug
 from leaderboard.web.app import create_app
-from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import Site, open_site
 
 HOSTILE = "../evil/<script>alert('x')</script> \"q\" é"
@@ -110,9 +110,11 @@ def spread_scores(tasks: Sequence[str], base: float) -> dict[str, float]:
     return {name: round(base + (at % 5) / 50, 4) for at, name in enumerate(tasks)}
 
 
-def scored(model: Artifact, name: str, score: float | None, *, error: ErrorPart | None = None) -> Record:
+def scored(
+    model: Artifact, name: str | Task, score: float | None, *, error: ErrorPart | None = None
+) -> Record:
     """The record of a finished model on a task; without a score, of its failure."""
-    of = task(name)
+    of = task(name) if isinstance(name, str) else name
     identity = json.loads(canonical(evaluation_identity(model, of, encoding(), seed=42)))
     splits = {split: {s: {"main_score": score, of.metric: score} for s in of.subsets} for split in of.splits}
     return Record(

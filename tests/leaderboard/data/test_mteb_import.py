@@ -72,6 +72,12 @@ def tree(root: Path) -> Path:
     )
 
 
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """A tree to import, and a results folder."""
+    return tree(tmp_path / "in"), tmp_path / "out"
+
+
 def run(root: Path, to: Path, **more: Any) -> ImportResult:
     return import_results(root, to, **more)
 
@@ -123,12 +129,8 @@ def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
 
 def test_the_facts_of_a_card_belong_to_its_own_revision_only(tmp_path: Path) -> None:
     entries = run(tree(tmp_path / "in"), tmp_path / "out").imported.entries().to_pylist()
-    assert [(e["card"], e["n_parameters"], e["embed_dim"]) for e in entries] == [
-        (True, 7, 3),
-        (False, None, None),
-        (True, None, None),
-        (False, None, None),
-    ]
+    facts = [(e["card"], e["n_parameters"], e["embed_dim"]) for e in entries]
+    assert facts == [(True, 7, 3), (False, None, None), (True, None, None), (False, None, None)]
 
 
 OLD = [
@@ -209,23 +211,13 @@ def old_files(archive: Path, most: int) -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("written", "score", "flag"),
     [
-        ("0.5", 0.5, ""),
-        ("-1", -1.0, ""),
-        ("1", 1.0, ""),
-        ("1.5", 1.5, "impossible"),
-        ("-1.01", -1.01, "impossible"),
-        ("26866.9", 26866.9, "impossible"),
-        ("NaN", None, "impossible"),
-        ("Infinity", None, "impossible"),
-        ("-Infinity", None, "impossible"),
-        ("1e999", None, "impossible"),
-        ("1" + 400 * "0", None, "impossible"),
-        ("null", None, "no-score"),
-        ("true", None, "no-score"),
-        ('"0.5"', None, "no-score"),
-        ("[0.5]", None, "no-score"),
+        ("0.5", 0.5, ""), ("-1", -1.0, ""), ("1", 1.0, ""),
+        ("1.5", 1.5, "impossible"), ("-1.01", -1.01, "impossible"), ("26866.9", 26866.9, "impossible"),
+        ("NaN", None, "impossible"), ("Infinity", None, "impossible"), ("-Infinity", None, "impossible"),
+        ("1e999", None, "impossible"), ("1" + 400 * "0", None, "impossible"), ("null", None, "no-score"),
+        ("true", None, "no-score"), ('"0.5"', None, "no-score"), ("[0.5]", None, "no-score"),
     ],
-)
+)  # fmt: skip
 def test_a_score_is_judged(tmp_path: Path, written: str, score: float | None, flag: str) -> None:
     text = json.dumps(result("STS12", "HERE")).replace('"HERE"', written)
     assert parsed(tmp_path, text) == ("", [("test", "s0", score, flag)])
@@ -355,8 +347,8 @@ def test_a_large_file_with_every_metric_gives_its_main_scores(tmp_path: Path) ->
     assert (problem, [score for _, _, score, _ in listed]) == ("", [i / 2000 for i in range(2000)])
 
 
-def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_nothing_new_writes_nothing(places: tuple[Path, Path]) -> None:
+    root, out = places
     first = run(root, out)
     before = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in first.imported.folder.glob("*.*")}
     again = run(root / "results", out)
@@ -364,8 +356,8 @@ def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
     assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in first.imported.folder.glob("*.*")} == before
 
 
-def test_a_refresh_is_what_a_fresh_import_gives(tmp_path: Path) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_a_refresh_is_what_a_fresh_import_gives(places: tuple[Path, Path], tmp_path: Path) -> None:
+    root, out = places
     run(root, out)
     (root / "results" / "org__one" / COMMIT / "STS12.json").unlink()
     (root / "results" / "org__two_(x=1)" / "external" / "model_meta.json").unlink()
@@ -387,9 +379,9 @@ def test_a_refresh_is_what_a_fresh_import_gives(tmp_path: Path) -> None:
     assert not run(root, out).changed
 
 
-def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+def test_a_change_that_keeps_size_and_time_is_seen(places: tuple[Path, Path]) -> None:
     """All files of an archive may bear one time, so two checkouts can differ in nothing else."""
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    root, out = places
     path = root / "results" / "org__one" / COMMIT / "STS12.json"
     os.utime(path, (0, 0))
     run(root, out)
@@ -398,8 +390,8 @@ def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
     assert 0.9 in [row["main_score"] for row in rows(run(root, out))]
 
 
-def test_a_time_beyond_what_a_column_holds_is_no_obstacle(tmp_path: Path) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_a_time_beyond_what_a_column_holds_is_no_obstacle(places: tuple[Path, Path]) -> None:
+    root, out = places
     path = root / "results" / "org__one" / COMMIT / "STS12.json"
     os.utime(path, (14_000_000_000, 14_000_000_000))
     if path.stat().st_mtime != 14_000_000_000:
@@ -408,32 +400,34 @@ def test_a_time_beyond_what_a_column_holds_is_no_obstacle(tmp_path: Path) -> Non
     assert not run(root, out).changed
 
 
-def test_only_the_entries_of_changed_files_get_another_digest(tmp_path: Path) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_only_the_entries_of_changed_files_get_another_digest(places: tuple[Path, Path]) -> None:
+    root, out = places
     before = run(root, out).imported.stamps()
     write(root, {f"org__one/{COMMIT}/experiments/long/STS12.json": result("STS12", 0.61)})
     after = run(root, out).imported.stamps()
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True, True]
 
 
-def test_a_card_that_becomes_unreadable_states_nothing(tmp_path: Path) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_a_card_that_becomes_unreadable_states_nothing(places: tuple[Path, Path]) -> None:
+    root, out = places
     run(root, out)
     write(root, {f"org__one/{COMMIT}/model_meta.json": "{"})
     entry = run(root, out).imported.entries().to_pylist()[0]
     assert (entry["model"], entry["card"], entry["embed_dim"]) == ("org/one", False, None)
 
 
-def test_another_reading_reads_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_another_reading_reads_everything_again(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, out = places
     run(root, out)
     monkeypatch.setattr("leaderboard.data.mteb_import.PARSER", PARSER + 1)
     again = run(root, out)
     assert (again.changed, again.read) == (True, 7)
 
 
-def test_a_damaged_import_is_made_anew(tmp_path: Path) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+def test_a_damaged_import_is_made_anew(places: tuple[Path, Path]) -> None:
+    root, out = places
     first = run(root, out)
     (first.imported.folder / f"scores-{first.imported.id}.parquet").write_bytes(b"")
     again = run(root, out)
@@ -441,9 +435,9 @@ def test_a_damaged_import_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_could_not_be_listed_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    root, out = places
     scandir = os.scandir
 
     def closed(path: str) -> Any:
@@ -461,9 +455,9 @@ def test_a_folder_that_could_not_be_listed_is_tried_again(
 
 
 def test_a_file_that_failed_to_open_is_tried_again_and_rewrites_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    root, out = places
 
     opened = os.open
 
@@ -492,21 +486,18 @@ def test_several_processes_give_what_one_gives(tmp_path: Path, monkeypatch: pyte
     assert told[-1] == (7, 7)
 
 
-def test_a_wrong_folder_does_not_empty_an_import(tmp_path: Path) -> None:
-    run(tree(tmp_path / "in"), tmp_path / "out")
+@pytest.mark.parametrize(("wrong", "said"), [("empty", "holds no results"), ("none", "is no folder")])
+def test_a_wrong_folder_writes_nothing_and_does_not_empty_an_import(
+    tmp_path: Path, wrong: str, said: str
+) -> None:
     (tmp_path / "empty").mkdir()
-    for wrong, said in (("empty", "holds no results"), ("none", "is no folder")):
-        with pytest.raises(UsageError, match=said):
-            run(tmp_path / wrong, tmp_path / "out")
-    assert Store(tmp_path / "out").imported()[0].counts["rows"] == 6
-
-
-def test_a_wrong_folder_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for wrong in ("empty", "none"):
-        with pytest.raises(UsageError):
-            run(tmp_path / wrong, tmp_path / "out")
+    with pytest.raises(UsageError, match=said):
+        run(tmp_path / wrong, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    run(tree(tmp_path / "in"), tmp_path / "out")
+    with pytest.raises(UsageError, match=said):
+        run(tmp_path / wrong, tmp_path / "out")
+    assert Store(tmp_path / "out").imported()[0].counts["rows"] == 6
 
 
 def test_a_file_in_place_of_the_results_is_said_to_be_one(tmp_path: Path) -> None:
@@ -534,9 +525,9 @@ def test_what_comes_next_holds_the_folder_fit_for_a_shell(
 
 
 def test_a_crash_while_writing_keeps_the_former_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    root, out = places
     run(root, out)
     write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
     with monkeypatch.context() as patched:

@@ -25,6 +25,7 @@ from leaderboard.data.entries import EntryOutcome, NewEntry
 from leaderboard.data.suites import scope_of
 from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
 
+M = measured_model("m")
 FAILED = ErrorPart(kind="E", message="m")
 NANO = names("nanobeir")
 GLUE = suites()["glue"].suite
@@ -55,12 +56,8 @@ def test_an_entry_holds_what_the_records_say(tmp_path: Path) -> None:
     records = [scored(model, name, 0.25 + at / 100) for at, name in enumerate(NANO)]
     put(tmp_path, model, records)
     found = only(tmp_path)
-    assert (found.model, found.origin, found.trust, found.artifact) == (
-        "org/m",
-        "measured",
-        "measured",
-        "a" * 64,
-    )
+    assert (found.model, found.origin, found.trust) == ("org/m", "measured", "measured")
+    assert found.artifact == "a" * 64
     assert found.treatment == condition_of(records[0]).text
     assert (found.output, found.max_tokens, found.recipe) == ("vector", 128, None)
     for record in records:
@@ -86,11 +83,10 @@ def test_bm25_is_lexical_and_has_neither_parameters_nor_dimension(tmp_path: Path
 
 
 def test_the_same_records_count_once_and_the_results_folder_goes_first(tmp_path: Path) -> None:
-    model = measured_model("m")
-    own, reference = scored(model, NANO[0], 0.5), scored(model, NANO[0], 0.6)
+    own, reference = scored(M, NANO[0], 0.5), scored(M, NANO[0], 0.6)
     assert own.key == reference.key
-    put(tmp_path / "own", model, [own])
-    put(tmp_path / "reference", model, [reference, scored(model, NANO[1], 0.7)])
+    put(tmp_path / "own", M, [own])
+    put(tmp_path / "reference", M, [reference, scored(M, NANO[1], 0.7)])
     found = outcomes(only(tmp_path / "own", tmp_path / "reference"))
     assert {name: outcome.value for name, outcome in found.items()} == {NANO[0]: 0.5, NANO[1]: 0.7}
 
@@ -99,14 +95,14 @@ def test_records_of_other_weights_are_an_entry_of_their_own(tmp_path: Path) -> N
     """A model that was trained again under its key: no mean over both, and the former say so."""
 
     def trained_with(weights: str, *scores: tuple[str, float], written: str) -> list[Record]:
-        model = replace(measured_model("m"), weights=weights * 64)
+        model = replace(M, weights=weights * 64)
         records = [changed(scored(model, name, score), written=written) for name, score in scores]
         return [record.model_copy(update={"lineage": made_of(1)}) for record in records]
 
     first = trained_with("1", (NANO[0], 0.5), (NANO[1], 0.6), written="2026-01-01")
     second = trained_with("2", (NANO[0], 0.7), (NANO[2], 0.8), written="2026-01-02")
-    put(tmp_path / "own", measured_model("m"), [*first, second[1]])
-    put(tmp_path / "reference", measured_model("m"), second)
+    put(tmp_path / "own", M, [*first, second[1]])
+    put(tmp_path / "reference", M, second)
     new, former = measured_entries(tmp_path / "own", tmp_path / "reference")
     assert {name: one.value for name, one in outcomes(new).items()} == {NANO[0]: 0.7, NANO[2]: 0.8}
     assert {name: one.value for name, one in outcomes(former).items()} == {NANO[0]: 0.5, NANO[1]: 0.6}
@@ -125,24 +121,22 @@ def test_seeds_of_one_recipe_typed_in_two_ways_are_one_group(tmp_path: Path) -> 
 
 
 def test_a_failure_gives_way_to_a_score(tmp_path: Path) -> None:
-    model = measured_model("m")
-    failed, done = scored(model, NANO[0], None, error=FAILED), scored(model, NANO[0], 0.5)
-    put(tmp_path / "one", model, [failed])
+    failed, done = scored(M, NANO[0], None, error=FAILED), scored(M, NANO[0], 0.5)
+    put(tmp_path / "one", M, [failed])
     assert outcomes(only(tmp_path / "one"))[NANO[0]].status == "failed"
-    put(tmp_path / "two", model, [done])
+    put(tmp_path / "two", M, [done])
     for roots in ((tmp_path / "one", tmp_path / "two"), (tmp_path / "two", tmp_path / "one")):
         outcome = outcomes(only(*roots))[NANO[0]]
         assert (outcome.status, outcome.value) == ("done", 0.5)
-    put(tmp_path / "one", model, [done])
+    put(tmp_path / "one", M, [done])
     assert [outcome.status for outcome in only(tmp_path / "one").outcomes] == ["done"]
 
 
 def test_trials_never_appear(tmp_path: Path) -> None:
-    model = measured_model("m")
-    trial = scored(model, NANO[0], 0.9).model_copy(update={"purpose": "trial"})
-    put(tmp_path, model, [trial])
+    trial = scored(M, NANO[0], 0.9).model_copy(update={"purpose": "trial"})
+    put(tmp_path, M, [trial])
     assert measured_entries(tmp_path) == []
-    put(tmp_path, model, [scored(model, NANO[1], 0.5)])
+    put(tmp_path, M, [scored(M, NANO[1], 0.5)])
     assert list(outcomes(only(tmp_path))) == [NANO[1]]
 
 
@@ -150,9 +144,8 @@ def test_trials_never_appear(tmp_path: Path) -> None:
 def test_a_damaged_record_is_told_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
-    model = measured_model("m")
-    put(tmp_path, model, [scored(model, NANO[0], 0.5), scored(model, NANO[1], 0.6)])
-    path = Store(tmp_path).path(model.slug, NANO[1], scored(model, NANO[1], 0.6).key)
+    put(tmp_path, M, [scored(M, NANO[0], 0.5), scored(M, NANO[1], 0.6)])
+    path = Store(tmp_path).path(M.slug, NANO[1], scored(M, NANO[1], 0.6).key)
     path.write_text(content)
     with caplog.at_level(logging.WARNING):
         assert list(outcomes(only(tmp_path))) == [NANO[0]]
@@ -173,30 +166,27 @@ def test_a_record_that_no_run_wrote_is_told_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, identity: dict[str, Any]
 ) -> None:
     """A site takes records of any identity from those who may push: none of them may take it down."""
-    model = measured_model("m")
-    plain = scored(model, NANO[1], 0.6)
-    whole = {"artifact": model.key, "task": NANO[1], **identity}
+    plain = scored(M, NANO[1], 0.6)
+    whole = {"artifact": M.key, "task": NANO[1], **identity}
     odd = plain.model_copy(update={"identity": whole, "key": digest(whole)})
-    put(tmp_path, model, [scored(model, NANO[0], 0.5), odd])
+    put(tmp_path, M, [scored(M, NANO[0], 0.5), odd])
     with caplog.at_level(logging.WARNING):
         assert list(outcomes(only(tmp_path))) == [NANO[0]]
     assert any(odd.key in message for message in caplog.messages)
 
 
 def test_data_of_another_form_proves_nothing(tmp_path: Path) -> None:
-    model = measured_model("m")
-    put(tmp_path, model, [changed(scored(model, NANO[0], 0.5), data="elsewhere")])
+    put(tmp_path, M, [changed(scored(M, NANO[0], 0.5), data="elsewhere")])
     (outcome,) = only(tmp_path).outcomes
     assert outcome.data == ""
     assert scope_of(task(NANO[0])).answer(outcome.raw, outcome.data) == (0.5, "other")
 
 
 def test_each_treatment_is_an_entry_of_its_own(tmp_path: Path) -> None:
-    model = measured_model("m")
-    first = scored(model, NANO[0], 0.5)
+    first = scored(M, NANO[0], 0.5)
     short = changed(first, encoding={**first.identity["encoding"], "max_length": 64})
     seeded = changed(first, seed=7)
-    put(tmp_path, model, [first, short, seeded])
+    put(tmp_path, M, [first, short, seeded])
     found = measured_entries(tmp_path)
     assert {entry.treatment for entry in found} == {condition_of(r).text for r in (first, short, seeded)}
     assert len({entry.slug for entry in found}) == 3
@@ -205,17 +195,16 @@ def test_each_treatment_is_an_entry_of_its_own(tmp_path: Path) -> None:
 
 def test_treatments_that_the_same_words_describe_have_names_of_their_own(tmp_path: Path) -> None:
     """More than four prompts are counted, not told, and of a recipe's settings only the name is."""
-    model = measured_model("m")
 
     def prompted(letter: str) -> Record:
-        record = scored(model, NANO[0], 0.5)
+        record = scored(M, NANO[0], 0.5)
         asked = {"named": {f"{n}": f"{letter}{n}" for n in range(5)}, "default": None}
         provenance = {**record.provenance, "prompts_asked": asked}
         return changed(record, prompts={"query": letter}).model_copy(update={"provenance": provenance})
 
-    put(tmp_path, model, [prompted("a"), prompted("b")])
-    plain = trained(model, "RTE", 0.7)
-    put(tmp_path, model, [plain, changed(plain, protocol="q" * 64)])
+    put(tmp_path, M, [prompted("a"), prompted("b")])
+    plain = trained(M, "RTE", 0.7)
+    put(tmp_path, M, [plain, changed(plain, protocol="q" * 64)])
     found = measured_entries(tmp_path)
     assert len({condition_of(prompted(letter)).text for letter in "ab"}) == 1
     assert (
@@ -224,24 +213,22 @@ def test_treatments_that_the_same_words_describe_have_names_of_their_own(tmp_pat
 
 
 def test_a_treatment_with_several_records_of_a_task_keeps_them_all(tmp_path: Path) -> None:
-    model = measured_model("m")
-    first = scored(model, NANO[0], 0.5)
+    first = scored(M, NANO[0], 0.5)
     other = changed(first, data={"path": "x/y", "revision": "f" * 40})
-    put(tmp_path, model, [first, other])
+    put(tmp_path, M, [first, other])
     assert sorted(o.data for o in only(tmp_path).outcomes) == sorted(
         [str(first.identity["data"]["revision"]), "f" * 40]
     )
 
 
 def test_what_is_other_is_what_the_harness_calls_unproven(tmp_path: Path) -> None:
-    model = measured_model("m")
-    good, bad = scored(model, NANO[0], 0.5), scored(model, NANO[1], 0.6)
+    good, bad = scored(M, NANO[0], 0.5), scored(M, NANO[1], 0.6)
     bad = changed(bad, data={**bad.identity["data"], "revision": "f" * 40})
     path = bad.identity["data"]["path"]
-    none = changed(scored(model, NANO[2], 0.6), data={"path": path, "content": "e" * 64})
+    none = changed(scored(M, NANO[2], 0.6), data={"path": path, "content": "e" * 64})
     asked = {"prompts_asked": {"named": {}, "default": None}}
     records = [r.model_copy(update={"provenance": {**r.provenance, **asked}}) for r in (good, bad, none)]
-    put(tmp_path, model, records)
+    put(tmp_path, M, records)
     (view,) = suite_views(records, suites()["nanobeir"].suite)
     answers = {
         name: scope_of(task(name)).answer(outcome.raw, outcome.data)[1]
@@ -267,7 +254,7 @@ def drawn(right: float, examples: int = 60) -> bytes:
 
 
 def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
-    model, store = measured_model("m"), Store(tmp_path)
+    model, store = M, Store(tmp_path)
     part = {"examples": ExamplesPart(file="", rows=1, sha256="")}
     with_files = store.put(model.slug, trained(model, "RTE", 0.7).model_copy(update=part), drawn(0.7))
     store.put(model.slug, trained(model, "CoLA", 0.5))
@@ -279,11 +266,8 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     for view, convention in GLUE.conventions.items():
         wanted = TrainedResult.of(GLUE, records, convention, lambda r: store.examples(r, model.slug))
         document = documents[view]
-        assert (document["value"], document["there"], document["wanted"]) == (
-            wanted.average.value,
-            2,
-            len(GLUE.columns),
-        )
+        counts = (document["there"], document["wanted"])
+        assert (document["value"], counts) == (wanted.average.value, (2, len(GLUE.columns)))
         assert document["interval"] is None  # CoLA has no file
         for row in wanted.rows:
             if row.record is None:
@@ -304,32 +288,30 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
 
 
 def test_tasks_that_start_from_nothing_belong_to_every_start(tmp_path: Path) -> None:
-    model = measured_model("m")
-    shared = changed(trained(model, "CoLA", 0.5))
+    shared = changed(trained(M, "CoLA", 0.5))
     starts = [{"from": "backbone"}, {"from": "checkpoint", "content": "f" * 64}]
     own = [
-        changed(trained(model, "RTE", score), start=start)
+        changed(trained(M, "RTE", score), start=start)
         for score, start in zip((0.6, 0.7), starts, strict=True)
     ]
-    put(tmp_path, model, [shared, *own])
+    put(tmp_path, M, [shared, *own])
     found = measured_entries(tmp_path)
     assert sorted(entry.treatment for entry in found) == sorted(condition_of(r).text for r in own)
     for entry in found:
         assert outcomes(entry)["CoLA"].key == shared.key
     assert {outcomes(entry)["RTE"].key for entry in found} == {record.key for record in own}
-    put(tmp_path / "alone", model, [shared])
+    put(tmp_path / "alone", M, [shared])
     assert only(tmp_path / "alone").treatment == condition_of(shared).text
 
 
 def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path: Path) -> None:
     """A task that was narrowed to another split is no part of the suite's mean."""
-    model = measured_model("m")
-    plain = trained(model, "MNLI", 0.8)
+    plain = trained(M, "MNLI", 0.8)
     narrowed = changed(plain, splits=["validation_matched"], written="2027-01-01T00:00:00+00:00")
     narrowed = narrowed.model_copy(
         update={"scores": {"validation_matched": {"mnli": {"accuracy": 0.1}}}, "main_score": 0.1}
     )
-    put(tmp_path, model, [plain, narrowed])
+    put(tmp_path, M, [plain, narrowed])
     (view,) = suite_views([plain, narrowed], GLUE)
     assert view.records["MNLI"].key == plain.key
     document = {name: json.loads(text) for _, name, text in only(tmp_path).averages}["optibert"]
@@ -337,9 +319,8 @@ def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path:
 
 
 def test_one_folder_for_each_artifact_whatever_it_is_called(tmp_path: Path) -> None:
-    model = measured_model("m")
-    renamed = replace(model, name="org/other-name")
-    put(tmp_path / "one", model, [scored(model, NANO[0], 0.5)])
+    renamed = replace(M, name="org/other-name")
+    put(tmp_path / "one", M, [scored(M, NANO[0], 0.5)])
     newer = changed(scored(renamed, NANO[1], 0.6), written="2027-01-01T00:00:00+00:00")
     put(tmp_path / "two", renamed, [newer])
     found = only(tmp_path / "one", tmp_path / "two")
@@ -348,15 +329,14 @@ def test_one_folder_for_each_artifact_whatever_it_is_called(tmp_path: Path) -> N
 
 
 def test_a_stamp_changes_with_the_files_alone(tmp_path: Path) -> None:
-    model = measured_model("m")
-    put(tmp_path, model, [scored(model, NANO[0], 0.5)])
+    put(tmp_path, M, [scored(M, NANO[0], 0.5)])
 
     def stamps() -> list[str]:
         return [unit.stamp for unit in measured.units([tmp_path], list(suites().values()))]
 
     first = stamps()
     assert stamps() == first
-    put(tmp_path, model, [scored(model, NANO[1], 0.5)])
+    put(tmp_path, M, [scored(M, NANO[1], 0.5)])
     assert stamps() != first
 
 
@@ -367,12 +347,11 @@ def test_folders_without_records_hold_nothing(tmp_path: Path) -> None:
 
 
 def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
-    model = measured_model("m")
-    record = scored(model, NANO[0], 0.5)
+    record = scored(M, NANO[0], 0.5)
     bad = record.model_copy(
         update={"main_score": float("nan"), "scores": {"train": {"default": {"main_score": float("nan")}}}}
     )
-    path = Store(tmp_path).path(model.slug, NANO[0], record.key)
+    path = Store(tmp_path).path(M.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
     path.write_text(with_digest(bad.model_dump(by_alias=True)))
     (outcome,) = only(tmp_path).outcomes

@@ -28,34 +28,29 @@ from leaderboard.data.mteb_import import import_results
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.ranking import FEWEST, Floats, half_width, rank, tied
 from leaderboard.data.scores import Cells, SuiteScores, suite_scores
+from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import open_index
 from leaderboard.data.suites import REASONS, SiteSuite
 from leaderboard.views import suite_table
 from leaderboard.views.suite_table import GONE
-from leaderboard.web.settings import SiteSettings
 
 
 def entry(number: int, **fields: Any) -> Entry:
     plain: dict[str, Any] = {
         "id": number, "slug": f"m{number}-x", "model": f"m{number}", "model_slug": f"m{number}",
-        "origin": "imported", "source": "s", "revision": None, "trust": "commit", "artifact": None,
-        "treatment": "", "recipe": None, "output": "vector", "parameters": None, "dimension": None,
-        "max_tokens": None, "released": None, "open_weights": None, "adapted_from": None,
-        "trained_on": None, "newest": None, "tasks": 1,
+        "origin": "imported", "source": "s", "trust": "commit", "trained_on": None, "newest": None,
+        "tasks": 1,
     }  # fmt: skip
     return Entry(**{**plain, **fields})
 
 
 def suite_of(columns: Sequence[tuple[str, int]]) -> Suite:
     """A suite with a column for each (type, number of tasks)."""
-    return Suite(
-        name="s",
-        title="S",
-        columns=tuple(
-            Column(name=f"c{at}", type=kind, tasks=tuple(fake_task(f"c{at}t{n}") for n in range(count)))
-            for at, (kind, count) in enumerate(columns)
-        ),
-    )
+    made = [
+        Column(name=f"c{at}", type=kind, tasks=tuple(fake_task(f"c{at}t{n}") for n in range(count)))
+        for at, (kind, count) in enumerate(columns)
+    ]
+    return Suite(name="s", title="S", columns=tuple(made))
 
 
 def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: Any) -> SuiteScores:
@@ -64,22 +59,17 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     reasons = np.array([[REASONS.index(r) for r, _ in row] for row in cells], np.uint8)  # type: ignore[arg-type]
     values = np.array([[v if r in ("", "other") else np.nan for r, v in row] for row in cells], float)
     empty, none = np.full(values.shape, np.nan), np.zeros(values.shape, np.int64)
+    numbers = Cells(
+        values=values, low=empty, high=empty, reasons=reasons, results=none + 1, seeds=none, trained_on=none,
+        sources=none,
+    )  # fmt: skip
     options.setdefault("pinned", True)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
     return suite_scores(
         SiteSuite(slug="s", typed="s", suite=suite, main=True),
         "",
         entries,
-        Cells(
-            values=values,
-            low=empty,
-            high=empty,
-            reasons=reasons,
-            results=np.ones(values.shape, np.int64),
-            seeds=none,
-            trained_on=none,
-            sources=none,
-        ),
+        numbers,
         [[tasks.index(task.name) for task in column.tasks] for column in suite.columns],
         options.pop("averages", {}),
         **options,
@@ -224,9 +214,10 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     means = [
         Aggregates.of(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)
     ]
-    assert means[0].over_types.value is not None
-    assert means[1].over_types.value is not None
-    gap = means[0].over_types.value - means[1].over_types.value
+    first, second = (mean.over_types.value for mean in means)
+    assert first is not None
+    assert second is not None
+    gap = first - second
     sizes = {kind: kinds.count(kind) for kind in kinds}
     weighted = [
         (a - b) * len(kinds) / (len(sizes) * sizes[k]) for a, b, k in zip(one, two, kinds, strict=True)
@@ -292,12 +283,8 @@ def test_borda_and_mean_rank_by_brute_force(rows: list[list[float]]) -> None:
 def test_the_incomplete_and_the_printed_are_never_ranked() -> None:
     suite = suite_of([("x", 1), ("x", 1)])
     entries = [entry(1), entry(2), entry(3, origin="reported", trust="reported"), entry(4)]
-    cells = [
-        [("", 0.4), ("", 0.5)],
-        [("", 0.99), ("none", 0.0)],
-        [("", 0.9), ("", 0.9)],
-        [("other", 0.9), ("", 0.9)],
-    ]
+    full = [("", 0.9), ("", 0.9)]
+    cells = [[("", 0.4), ("", 0.5)], [("", 0.99), ("none", 0.0)], full, [("other", 0.9), ("", 0.9)]]
     found = laid(suite, cells, entries=entries)
     for over, each in product(("tasks", "types"), ("model", "entry")):
         ranks = found.ranks(over, each)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from harness.storage.store import Store
 from leaderboard.data import snapshot as module
 from leaderboard.data.entries import Unit
 from leaderboard.data.queries import IndexChanged, Queries
+from leaderboard.data.scores import SuiteScores
+from leaderboard.data.settings import SiteSettings
 from leaderboard.data.snapshot import Changes, SiteIndex, open_index
 from leaderboard.data.suites import REASONS, all_scopes
 from leaderboard.data.tables import Tables
-from leaderboard.web.settings import SiteSettings
 from site_data import (
     Import,
     fill,
@@ -44,6 +46,7 @@ from site_data import (
 )
 
 NANO = names("nanobeir")
+M = measured_model("m")
 FAILED = ErrorPart(kind="E", message="m")
 
 
@@ -94,6 +97,17 @@ def contents(index: SiteIndex) -> dict[str, Any]:
                 repr(grid.over_tasks.values[order].tolist()),
             ]
     return found
+
+
+def nano_of(index: SiteIndex, **options: Any) -> SuiteScores:
+    """NanoBEIR as the newest version has it."""
+    return Queries(index, index.version).suite_scores(suites()["nanobeir"], **options)
+
+
+def put_one(folder: Path, name: str = "m", letter: str = "a") -> None:
+    """Write a record of a model."""
+    model = measured_model(name, letter)
+    put(folder / "results", model, [scored(model, NANO[0], 0.5)])
 
 
 def count(index: SiteIndex, table: str) -> int:
@@ -199,42 +213,36 @@ def test_an_index_of_another_form_is_made_anew(
 
 
 def test_a_failed_record_and_then_a_done_one(index: SiteIndex, tmp_path: Path) -> None:
-    model = measured_model("m")
-    put(tmp_path / "results", model, [scored(model, NANO[0], None, error=FAILED)])
+    put(tmp_path / "results", M, [scored(M, NANO[0], None, error=FAILED)])
     index.refresh()
-    nano = suites()["nanobeir"]
-    grid = Queries(index, 1).suite_scores(nano, pinned=True)
-    assert REASONS[grid.reasons[0, 0]] == "failed"
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    assert REASONS[nano_of(index, pinned=True).reasons[0, 0]] == "failed"
+    put_one(tmp_path)
     index.refresh()
-    grid = Queries(index, 2).suite_scores(nano, pinned=True)
+    grid = nano_of(index, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
 
 
 def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
     index: SiteIndex, tmp_path: Path
 ) -> None:
-    model = measured_model("m")
-    good = scored(model, NANO[0], 0.5)
+    good = scored(M, NANO[0], 0.5)
 
     def on(revision: str, score: float, written: str) -> Record:
         identity = {**good.identity, "data": {**good.identity["data"], "revision": revision}}
-        plain = scored(model, NANO[0], score)
+        plain = scored(M, NANO[0], score)
         provenance = {**plain.provenance, "written": written}
         return plain.model_copy(
             update={"identity": identity, "key": digest(identity), "provenance": provenance}
         )
 
     others = [on("f" * 40, 0.8, "2027-01-01T00:00:00+00:00"), on("e" * 40, 0.7, "2028-01-01T00:00:00+00:00")]
-    put(tmp_path / "results", model, [*others, scored(model, NANO[1], 0.3)])
+    put(tmp_path / "results", M, [*others, scored(M, NANO[1], 0.3)])
     index.refresh()
-    nano = suites()["nanobeir"]
-    grid = Queries(index, 1).suite_scores(nano, pinned=True)
+    grid = nano_of(index, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("other", 0.7)  # the newest of equally good
-    put(tmp_path / "results", model, [good])
+    put(tmp_path / "results", M, [good])
     index.refresh()
-    queries = Queries(index, 2)
-    grid = queries.suite_scores(nano, pinned=True)
+    queries, grid = Queries(index, 2), nano_of(index, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
     (row,) = [r for r in queries.results(task=NANO[0]) if r.id == grid.results[0, 0]]
     assert row.key == good.key
@@ -244,25 +252,21 @@ def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
 def test_a_copied_folder_is_left_out_and_told(
     index: SiteIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    model = measured_model("m")
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    put_one(tmp_path)
     home = tmp_path / "results" / "records"
-    shutil.copytree(home / model.slug, home / f"backup-{model.key[:8]}")
+    shutil.copytree(home / M.slug, home / f"backup-{M.key[:8]}")
     with caplog.at_level(logging.WARNING):
         index.refresh()
-    assert [entry.model for entry in Queries(index, 1).entries.values() if entry.origin == "measured"] == [
-        "m"
-    ]
+    assert [one.model for one in Queries(index, 1).entries.values() if one.origin == "measured"] == ["m"]
     assert any("two folders" in message for message in caplog.messages)
 
 
 def test_reference_records_stand_beside_the_results(tmp_path: Path) -> None:
-    model = measured_model("m")
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
-    put(tmp_path / "reference", model, [scored(model, NANO[0], 0.6), scored(model, NANO[1], 0.7)])
+    put_one(tmp_path)
+    put(tmp_path / "reference", M, [scored(M, NANO[0], 0.6), scored(M, NANO[1], 0.7)])
     index = opened(replace(small_settings(tmp_path), reference=tmp_path / "reference", reported=None))
     index.refresh()
-    grid = Queries(index, 1).suite_scores(suites()["nanobeir"], pinned=True)
+    grid = nano_of(index, pinned=True)
     assert len(grid.entries) == 1
     assert grid.values[0, :2].tolist() == [0.5, 0.7]
 
@@ -271,15 +275,13 @@ def test_reference_records_stand_beside_the_results(tmp_path: Path) -> None:
 def test_a_score_that_is_no_number_is_stored_as_none(
     index: SiteIndex, tmp_path: Path, score: float | None
 ) -> None:
-    model = measured_model("m")
-    record = scored(model, NANO[0], score)
-    path = Store(tmp_path / "results").path(model.slug, NANO[0], record.key)
+    record = scored(M, NANO[0], score)
+    path = Store(tmp_path / "results").path(M.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
     path.write_text(with_digest(record.model_dump(by_alias=True)))
     index.refresh()
-    queries = Queries(index, 1)
-    assert [row.value for row in queries.results(task=NANO[0])] == [None]
-    assert REASONS[queries.suite_scores(suites()["nanobeir"], pinned=True).reasons[0, 0]] == "bad"
+    assert [row.value for row in Queries(index, 1).results(task=NANO[0])] == [None]
+    assert REASONS[nano_of(index, pinned=True).reasons[0, 0]] == "bad"
 
 
 def test_texts_that_no_database_takes(index: SiteIndex, tmp_path: Path) -> None:
@@ -302,10 +304,9 @@ def test_texts_that_no_database_takes(index: SiteIndex, tmp_path: Path) -> None:
 
 
 def test_a_model_with_less_than_no_parameters_has_no_size(index: SiteIndex, tmp_path: Path) -> None:
-    model = measured_model("m")
-    record = scored(model, NANO[0], 0.5)
+    record = scored(M, NANO[0], 0.5)
     odd = record.model_copy(update={"model": record.model.model_copy(update={"parameters": -5})})
-    put(tmp_path / "results", model, [odd])
+    put(tmp_path / "results", M, [odd])
     index.refresh()
     (entry,) = [e for e in Queries(index, 1).entries.values() if e.origin == "measured"]
     assert (entry.parameters, entry.size) == (-5, "")
@@ -314,17 +315,14 @@ def test_a_model_with_less_than_no_parameters_has_no_size(index: SiteIndex, tmp_
 def test_threads_that_refresh_at_once_take_in_once(tmp_path: Path, read: list[str]) -> None:
     fill(tmp_path)
     indexes = [opened(small_settings(tmp_path)) for _ in range(4)]
-    start, found = threading.Barrier(4), []
+    start = threading.Barrier(4)
 
-    def go(one: SiteIndex) -> None:
+    def go(one: SiteIndex) -> Changes:
         start.wait()
-        found.append(one.refresh())
+        return one.refresh()
 
-    threads = [threading.Thread(target=go, args=(one,)) for one in indexes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(go, indexes))
     assert sorted(one.taken for one in found)[:3] == [0, 0, 0]
     assert len({one.version for one in found}) == 1
     assert len(read) == len(set(read)) > 0
@@ -359,8 +357,7 @@ def test_a_reader_sees_the_old_index_until_the_new_one_is_whole(index: SiteIndex
     fill(tmp_path)
     index.refresh()
     before, seen, reader = contents(index), [], opened(small_settings(tmp_path))
-    model = measured_model("other", "f")
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    put_one(tmp_path, "other", "f")
     save = Tables.save
 
     def watched(self: Any, folder: Path) -> None:
@@ -377,8 +374,7 @@ def test_what_cannot_be_read_changes_nothing_and_is_tried_again(index: SiteIndex
     fill(tmp_path)
     index.refresh()
     before, version = contents(index), index.version
-    model = measured_model("other", "f")
-    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    put_one(tmp_path, "other", "f")
     with mock.patch("leaderboard.data.records._read", side_effect=OSError("disk")):
         assert index.refresh().taken == 0
     assert (contents(index), index.version) == (before, version)
@@ -498,7 +494,7 @@ def test_a_revision_of_the_data_called_none_is_none(index: SiteIndex, tmp_path: 
     made = Import(model="o/m", revision=REVISIONS[0], scores={NANO[0]: 0.1}, others=NANO[:1], other="None")
     put_imports(tmp_path / "results", [made])
     index.refresh()
-    found = Queries(index, 1).suite_scores(suites()["nanobeir"])
+    found = nano_of(index)
     row = [e.model for e in found.entries].index("o/m")
     assert (REASONS[found.reasons[row, 0]], found.data) == ("other", {})
 
@@ -526,6 +522,6 @@ def test_data_known_to_hold_the_same_texts_is_the_pinned_one(index: SiteIndex, t
         mock.patch("leaderboard.data.imports.revisions", return_value=same),
     ):
         index.refresh()
-    found = Queries(index, 1).suite_scores(suites()["nanobeir"], pinned=True)
+    found = nano_of(index, pinned=True)
     row = [e.model for e in found.entries].index("o/m")
     assert found.counted[row, 0]

@@ -23,7 +23,7 @@ from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
 from html_pages import BROWSER, Html, ask, figures, find_rows, printed
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
-from leaderboard.data.checks import line_of, name_of
+from leaderboard.data.documents import line_of, name_of
 from leaderboard.pages.watches import values_of
 from leaderboard.views.check_tables import suite_slug
 from site_data import HOSTILE, Parsed, every_path

@@ -18,11 +18,10 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from harness.storage.store import Store
+from leaderboard.data.settings import SiteSettings
 from leaderboard.web.app import PageJson, create_app
 from leaderboard.web.middleware import HEADERS
 from leaderboard.web.page import FORMATS
-from leaderboard.web.settings import SiteSettings
 from leaderboard.web.site import STATIC, asset
 from site_data import (
     Parsed,
@@ -96,10 +95,8 @@ def test_every_format_is_of_its_form() -> None:
             whole = json.loads(said["json"].text, parse_constant=_no_constant)
             assert PageJson.model_validate(whole).model_dump()["title"] == whole["title"]
             rows = list(csv.reader(io.StringIO(said["csv"].text, newline="")))
-            wanted = sum(len(table["rows"]) + 1 for table in whole["tables"]) + max(
-                0, len(whole["tables"]) - 1
-            )
-            assert len(rows) == wanted, path
+            wanted = sum(len(table["rows"]) + 2 for table in whole["tables"])  # a head and an empty line each
+            assert len(rows) == max(0, wanted - 1), path
             if "md" in said:
                 assert said["md"].text.startswith("# ")
                 assert said["tex"].text.count("\\begin{tabular}") == len(whole["tables"])
@@ -118,10 +115,8 @@ def test_formats_of_a_page_are_named_on_it_and_hold_its_state() -> None:
         assert "theme" not in link
         assert asking.get(link).status_code == 200
     found = json.loads(asking.get("/suites/nanobeir.json?q=tiny").text)
-    assert {row["cells"]["model"]["value"] for row in found["tables"][0]["rows"]} <= {
-        "acme/tiny-base",
-        "acme/tiny-large",
-    }
+    shown = {row["cells"]["model"]["value"] for row in found["tables"][0]["rows"]}
+    assert shown <= {"acme/tiny-base", "acme/tiny-large"}
 
 
 def test_every_link_of_every_page_leads_somewhere() -> None:
@@ -224,7 +219,12 @@ def test_queries_that_are_too_much(query: str, status: int) -> None:
         "/static/%2e%2e%2fapp.py",
         "/static/..%5capp.py",
         "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/%2e%2e",
+        "/static/",
         "/static/%00",
+        "/static/style.css%00",
+        "/static/./style.css/x",
         "/suites/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
         "/suites/..%2f..%2fapp",
         "/suites/nanobeir%00",
@@ -388,34 +388,10 @@ def test_the_folders_are_looked_at_again_and_again(tmp_path: Path) -> None:
         assert asking.get("/about").status_code == 200
 
 
-def test_a_client_may_ask_for_every_encoding() -> None:
-    asking = client()
-    bodies = {
-        encoding: asking.get("/suites/nanobeir", headers={"accept-encoding": encoding})
-        for encoding in ("gzip", "identity")
-    }
-    assert {name: b.headers.get("content-encoding") for name, b in bodies.items()} == {
-        "gzip": "gzip",
-        "identity": None,
-    }
-    assert len({answer.content for answer in bodies.values()}) == 1
-    assert {answer.headers["vary"] for answer in bodies.values()} == {"Accept-Encoding"}
-
-
 def test_health_and_metrics() -> None:
     asking = client()
     assert asking.get("/healthz").text == f"ok, snapshot {standard_app().state.site.index.version}\n"
     assert "# HELP" in asking.get("/metrics").text
-
-
-def test_documents_of_results_are_those_of_the_store(tmp_path: Path) -> None:
-    app = small_app(tmp_path)
-    by_key = {record.key: record for record in Store(tmp_path / "results").records()}
-    site = app.state.site
-    rows = [row for row in site.queries.results() if row.key in by_key]
-    assert {row.key for row in rows} == set(by_key)
-    for row in rows:
-        assert site.queries.result_document(row.id) == json.loads(by_key[row.key].to_json())
 
 
 def test_head_answers_as_get_without_a_body() -> None:
@@ -457,17 +433,6 @@ def test_pages_name_files_by_their_content() -> None:
     page = Parsed(TestClient(standard_app()).get("/", headers={"accept": "text/html"}).text)
     found = [a["href"] for a in page.all("link") if a.get("rel") == "stylesheet"]
     assert found == [asset("style.css"), asset("boards.css")]
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["app.py", "../app.py", "%2e%2e/app.py", "..%2fapp.py", "..%5capp.py", "%2fetc%2fpasswd", "%2e%2e", "",
-     "%00", "style.css%00", "./style.css/x"],
-)  # fmt: skip
-def test_no_path_leads_to_another_file(path: str) -> None:
-    answer = TestClient(standard_app()).get(f"/static/{path}", follow_redirects=False)
-    assert answer.status_code in (404, 307)
-    assert "import" not in answer.text
 
 
 def test_the_library_of_plots_is_that_of_the_package() -> None:

@@ -16,6 +16,7 @@ from leaderboard.web.charts import (
     Axis,
     Bars,
     BarSeries,
+    Better,
     Chart,
     Curve,
     Distribution,
@@ -24,13 +25,13 @@ from leaderboard.web.charts import (
     Scatter,
     Track,
     chart,
+    frontier,
     number,
     plotly_file,
 )
 
 X, Y = Axis(label="Parameters", kind="log"), Axis(label="Mean")
 HOSTILE = "<script>alert(1)</script> </title> \"' & %{x} {{ 7*7 }}\nb"
-scores = st.integers(0, 8).map(float)
 
 
 def a_scatter(*points: Point, **more: Any) -> Scatter:
@@ -86,11 +87,8 @@ def test_points_with_their_groups_intervals_and_links() -> None:
     found = chart("c", "t", a_scatter(*points, series=("measured", "imported")))
     measured, imported, line = found.figure["data"]
     assert [measured["name"], imported["name"], line["name"]] == ["measured", "imported", "frontier"]
-    assert [trace["meta"]["colour"] for trace in (measured, imported, line)] == [
-        "series-1",
-        "series-2",
-        "ink",
-    ]
+    colours = [trace["meta"]["colour"] for trace in (measured, imported, line)]
+    assert colours == ["series-1", "series-2", "ink"]
     assert (imported["x"], imported["y"], imported["customdata"]) == ([1e7], [50], ["/models/a"])
     assert (imported["error_y"]["array"], imported["error_y"]["arrayminus"]) == ([2], [1])
     assert imported["hovertext"][0].split("<br>") == [
@@ -117,10 +115,8 @@ def test_names_come_in_the_order_of_their_worth() -> None:
     assert named[0] == {"x": 4, "y": 3, "text": "m3"}
     assert {name["text"] for name in named[:7]} == best
     assert [name["y"] for name in named[7:]] == sorted((name["y"] for name in named[7:]), reverse=True)
-    (long,) = chart("c", "t", a_scatter(Point(label="o/" + "x" * 50, x=1, y=1))).figure["layout"]["meta"][
-        "names"
-    ]
-    assert len(long["text"]) == 27
+    found = chart("c", "t", a_scatter(Point(label="o/" + "x" * 50, x=1, y=1)))
+    assert [len(name["text"]) for name in found.figure["layout"]["meta"]["names"]] == [27]
 
 
 def test_the_size_of_a_model_is_the_size_of_its_marker() -> None:
@@ -155,11 +151,8 @@ def test_a_track_has_a_trace_for_each_group_and_a_line_past_what_is_not_comparab
     line, bad, good = found.figure["data"]
     assert (line["x"], line["mode"]) == (["2026-01-02 10:00:00"], "lines")
     assert (bad["x"], bad["marker"]["symbol"]) == (["2026-01-01"], ["circle-open"])
-    assert (good["x"], good["meta"]["colour"], bad["meta"]["colour"]) == (
-        ["2026-01-02 10:00:00"],
-        "series-2",
-        "bad",
-    )
+    assert good["x"] == ["2026-01-02 10:00:00"]
+    assert (good["meta"]["colour"], bad["meta"]["colour"]) == ("series-2", "bad")
     (band,) = found.figure["layout"]["shapes"]
     assert (band["type"], band["y0"], band["y1"]) == ("rect", -1, 1)
     assert found.notes == ["The band is the margin.", "4 of 6 have no value and are left out."]
@@ -174,10 +167,8 @@ def test_bars_are_in_groups_from_the_top() -> None:
     assert first["hovertext"][0] == "<b>a</b><br>x: 70.13 [69, 71]"
     assert (first["customdata"], second["error_x"]["visible"]) == (["/a", "/a"], False)
     assert found.figure["layout"]["yaxis"]["autorange"] == "reversed"
-    assert [[cell.text for cell in row.cells] for row in found.table.rows] == [
-        ["x", "70.13", "1"],
-        ["y", "", "2"],
-    ]
+    texts = [[cell.text for cell in row.cells] for row in found.table.rows]
+    assert texts == [["x", "70.13", "1"], ["y", "", "2"]]
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.none() | st.just(math.nan), min_size=1, max_size=60))
@@ -211,8 +202,24 @@ def test_numbers_that_an_axis_can_hold() -> None:
     assert number(date(2026, 1, 2)) is None
 
 
-def test_the_library_is_a_file_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_a_file_of_the_package() -> None:
     assert plotly_file().read_bytes()[:200].count(b"plotly.js") >= 1
-    monkeypatch.setattr("leaderboard.web.charts.find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="plotly is not installed"):
-        plotly_file()
+
+
+# The frontier against its definition
+
+
+scores = st.integers(0, 8).map(float)
+
+
+def beaten(one: tuple[float, float], points: list[tuple[float, float]], better: Better) -> bool:
+    sign = 1 if better == "lower" else -1
+    return any(sign * x <= sign * one[0] and y >= one[1] and (x, y) != one for x, y in points)
+
+
+@given(st.lists(st.tuples(scores, scores), max_size=25), st.sampled_from(["lower", "higher"]))
+def test_frontier_is_what_no_other_point_beats(points: list[tuple[float, float]], better: Better) -> None:
+    found = frontier(points, better)
+    assert set(found) == {i for i, p in enumerate(points) if not beaten(p, points, better)}
+    assert found == sorted(found, key=lambda i: (points[i][0], i))
+    assert frontier([(math.nan, 9), (1, math.nan), (2, 3)], "lower") == [2]

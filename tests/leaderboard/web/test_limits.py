@@ -14,25 +14,25 @@ from leaderboard.web.limits import PARAMETERS, QUERY_BYTES, Limits, Refusal, che
 from queued_jobs import wait
 
 
-def test_clients_and_uses_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("time.time", lambda: now[0])
-    limits = Limits({"page": "2/minute", "post": "1/minute"})
-    for client, what in (("a", "page"), ("a", "post"), ("b", "post"), ("a", "page")):
-        limits.enforce(client, what)
+    limits = Limits("2/minute")
+    for client in ("a", "b", "a"):
+        limits.enforce(client)
     now[0] += 0.5
     with pytest.raises(Refusal) as caught:
-        limits.enforce("a", "page")
+        limits.enforce("a")
     response = caught.value.response()
     assert (response.status_code, response.headers["retry-after"]) == (429, "60")
     error = json.loads(bytes(response.body))["error"]
     assert error == {"status": 429, "message": "Too many requests.", "hint": "Wait 60 s and try again."}
     now[0] += 60
-    limits.enforce("a", "page")
+    limits.enforce("a")
 
 
 def test_no_more_than_the_limit_get_through_at_once() -> None:
-    limits = Limits({"page": "50/minute"})
+    limits = Limits("50/minute")
     gate = threading.Barrier(8)
 
     def request(_: int) -> int:
@@ -40,7 +40,7 @@ def test_no_more_than_the_limit_get_through_at_once() -> None:
         done = 0
         for _ in range(20):
             with contextlib.suppress(Refusal):
-                limits.enforce("a", "page")
+                limits.enforce("a")
                 done += 1
         return done
 
@@ -51,13 +51,13 @@ def test_no_more_than_the_limit_get_through_at_once() -> None:
 def test_clients_that_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("time.time", lambda: now[0])
-    limits = Limits({"page": "5/second"})
+    limits = Limits("5/second")
     for i in range(500):
-        limits.enforce(f"client {i}", "page")
+        limits.enforce(f"client {i}")
     storage = limits._limiter.storage
     assert isinstance(storage, MemoryStorage)
     now[0] += 1.1
-    limits.enforce("another", "page")
+    limits.enforce("another")
     wait(lambda: len(storage.storage) == len(storage.expirations) == 1)
 
 

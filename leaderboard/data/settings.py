@@ -1,7 +1,8 @@
-"""How a site runs: options of `harness serve`, and the environment."""
+"""How a site runs: options of `harness serve`, the environment, and the copy of a remote's records."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from harness.core import paths
 from harness.core.errors import UsageError
-from leaderboard.data.remote import copy_folder
+from harness.storage.remote import ObjectInfo, Remote
+from harness.storage.store import SharedRecords, Store
 
 PAGES_A_MINUTE = 1200
 
@@ -51,20 +53,19 @@ def from_environment(results: Sequence[Path] = (), *, remote: str = "", **others
     Raises:
         UsageError: A variable does not hold what it should, or a folder that was named is not there.
     """
-    environment = os.environ
     values: dict[str, object] = {
-        "results": _folders(results, environment, remote),
+        "results": _folders(results, remote),
         "remote": remote,
         "reference": paths.reference_folder(),
         "reported": paths.reported_folder(),
-        "pages_a_minute": _number(environment, "HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
+        "pages_a_minute": _number("HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
     }
     return SiteSettings(**{**values, **others})  # type: ignore[arg-type]
 
 
-def _folders(results: Sequence[Path], environment: Mapping[str, str], remote: str) -> tuple[Path, ...]:
+def _folders(results: Sequence[Path], remote: str) -> tuple[Path, ...]:
     """The results folders; only ./results, which nobody named, may be missing; a remote takes its place."""
-    named = bool(results or environment.get("HARNESS_RESULTS"))
+    named = bool(results or os.environ.get("HARNESS_RESULTS"))
     folders = tuple(paths.expanded(path) for path in results)
     if named or not remote:
         folders = folders or (paths.results_folder(),)
@@ -75,9 +76,40 @@ def _folders(results: Sequence[Path], environment: Mapping[str, str], remote: st
     return (*folders, copy_folder(remote)) if remote else folders
 
 
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, "")
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name, "")
     if text and (not text.isdecimal() or int(text) < 1):
         hint = f"For example {name}={default}."
         raise UsageError(f"{name} is {text!r}, not a number above 0.", hint=hint)
     return int(text) if text else default
+
+
+def copy_folder(url: str) -> Path:
+    """The results folder in the cache that has the copy of a URL."""
+    return paths.cache_folder() / "remote" / hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+class RemoteCopy:
+    """The copy of a remote's records; several processes may have the same one."""
+
+    def __init__(self, url: str) -> None:
+        """Name the copy; nothing is fetched.
+
+        Raises:
+            UsageError: The URL is none of a known kind.
+        """
+        self._records = SharedRecords(Remote(url), Store(copy_folder(url)))
+        self._known: Mapping[str, ObjectInfo] = {}
+
+    def pull(self) -> int:
+        """Fetch what is new or has changed, remove what is gone; returns the number of fetched records.
+
+        Raises:
+            StoreError: The remote cannot be read, or the cache cannot be written.
+        """
+        changes = self._records.difference(self._known)
+        for path in changes.send:
+            path.unlink(missing_ok=True)
+        fetched = self._records.fetch(changes.fetch)
+        self._known = changes.objects
+        return fetched

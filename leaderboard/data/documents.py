@@ -1,0 +1,207 @@
+"""Checks of models and watches of pretraining runs: from results folders into the index, and out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from harness.checks.outcome import CHECKS, Check, Overall
+from harness.core.errors import HarnessError
+from harness.watch.state import WATCHES
+from leaderboard.data.entries import StoredDocument, Unit
+from leaderboard.data.suites import slug
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["check", "watch"]
+Reading = Callable[[str, Path], StoredDocument]
+"""Takes a document's name in URLs and its file."""
+
+
+def units(roots: Sequence[Path]) -> Iterator[Unit]:
+    """One unit for each check and watch; of two with one name that of the earlier folder."""
+    readings: tuple[tuple[Kind, str, Reading], ...] = (
+        ("check", CHECKS.folder, _read_check), ("watch", WATCHES.folder, _read_watch),
+    )  # fmt: skip
+    for kind, folder, read in readings:
+        seen = set()
+        for path, stamp in (file for root in roots for file in _files(root / folder)):
+            name = name_of(path.stem)
+            if name not in seen:
+                seen.add(name)
+                contents = partial(_read_document, kind, read, name, path)
+                yield Unit(source=folder, name=name, stamp=stamp, read=contents)
+
+
+def _read_document(kind: Kind, read: Reading, name: str, path: Path) -> list[StoredDocument]:
+    """A document for the index; nothing, and a word in the log, of a file that is none."""
+    try:
+        return [read(name, path)]
+    except HarnessError as error:
+        log.warning("%s It is left out.", error.message)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        log.warning("%s is no %s: %s. It is left out.", path, kind, " ".join(str(error).split())[:300])
+    return []
+
+
+def name_of(stem: str) -> str:
+    """A file's name in URLs: itself, or where it is not fit for one, what is left of it and a digest.
+
+    >>> name_of("20260102T030405-0123456789ab"), name_of("a b")
+    ('20260102T030405-0123456789ab', 'a-b-c8687a08')
+    """
+    if re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", stem, re.ASCII) and slug(stem) == stem:
+        return stem
+    digest = hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{slug(stem)[:80]}-{digest}".lstrip("-")
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The JSON files of a folder with what changes whenever they do, by name."""
+    place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    for path in sorted(folder.glob("[!.]*.json")):
+        with suppress(OSError):
+            facts = path.stat()
+            yield path, f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
+
+
+# Checks
+
+
+OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "passed", "same")
+"""The verdicts of a whole check, in the order in which a reader wants to see them."""
+
+
+class CheckedMean(BaseModel):
+    """The mean over a suite as a check found it (harness.checks.outcome.MeanOutcome)."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    suite: str
+    verdict: Overall
+    delta: float | None
+    low: float | None
+    high: float | None
+    margin: float
+
+
+class CheckSummary(BaseModel):
+    """What lists show of a check.
+
+    `name` is its own in URLs, `line` that of its model line; `id` is shared by checks of the same two models.
+    `baseline` is the name of the baseline, or of the model where it is not `named`; `artifacts` are the
+    candidate's. `verdicts` counts the tasks of each verdict.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    id: str
+    when: str
+    line: str
+    baseline: str
+    named: bool
+    candidate: str
+    artifacts: tuple[str, ...]
+    suites: tuple[str, ...]
+    recipe: str
+    overall: Overall
+    means: tuple[CheckedMean, ...]
+    verdicts: Mapping[str, int]
+
+
+def _read_check(name: str, path: Path) -> StoredDocument:
+    document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
+    check = adapter().validate_json(document)
+    summary = CheckSummary(
+        name=name,
+        when=check.when,
+        id=check.id,
+        line=line_of(check),
+        baseline=check.baseline.baseline or check.baseline.name,
+        named=bool(check.baseline.baseline),
+        candidate=check.candidate.name,
+        artifacts=check.candidate.artifacts,
+        suites=check.suites,
+        recipe=check.recipe,
+        overall=check.overall,
+        means=tuple(map(CheckedMean.model_validate, check.means)),
+        verdicts=Counter(task.verdict for task in check.tasks),
+    )
+    facts = summary.model_dump(mode="json")
+    return StoredDocument(
+        kind="check", name=name, written=check.when, facts=facts, document=document.decode()
+    )
+
+
+@cache
+def adapter() -> TypeAdapter[Check]:
+    """Reads and writes checks, and sees that each field holds what it should."""
+    return TypeAdapter(Check)
+
+
+def line_of(check: Check) -> str:
+    """The name of a check's model line in URLs: one for a baseline, its suites and a recipe."""
+    name = check.baseline.baseline or check.baseline.name
+    parts = (bool(check.baseline.baseline), name, sorted(check.suites), check.recipe)
+    digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
+    readable = "-".join(filter(None, (slug(name)[:60], slug("-".join(check.suites))[:40])))
+    return f"{readable}-{digest}".lstrip("-.")
+
+
+# Watches
+
+
+class WatchSummary(BaseModel):
+    """What lists show of a watch.
+
+    `when` a checkpoint was evaluated last; `states` counts the checkpoints; `mean` is that of the last
+    complete `step`, `best` of those measured alike; `changes` are the steps at which the level changed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    when: str
+    source: str
+    suite: str
+    states: Mapping[str, int]
+    step: int | None
+    mean: float | None
+    best: float | None
+    best_step: int | None
+    changes: tuple[int, ...]
+
+
+def _read_watch(name: str, path: Path) -> StoredDocument:
+    WATCHES.check_name(path.stem)
+    watch = WATCHES.kind.read(path)
+    document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
+    curve = [(one.mean, one.step) for one in watch.curve if one.mean is not None]
+    best, best_step = max(curve, default=(None, None))
+    mean, step = curve[-1] if curve else (None, None)
+    summary = WatchSummary(
+        name=name,
+        when=max((one.evaluated for one in watch.checkpoints), default=""),
+        source=watch.source,
+        suite=watch.suite,
+        states=Counter(one.state for one in watch.checkpoints),
+        step=step,
+        mean=mean,
+        best=best,
+        best_step=best_step,
+        changes=tuple(change.step for change in watch.change_points),
+    )
+    facts = summary.model_dump(mode="json")
+    return StoredDocument(kind="watch", name=name, written=summary.when, facts=facts, document=document)
