@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -132,6 +132,14 @@ def refused(reason: str) -> UsageError:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _News:
+    """_News of a worker's jobs: events by key, in order, and the jobs that ended."""
+
+    events: tuple[tuple[str, Event], ...] = ()
+    ended: tuple[Finished, ...] = ()
+
+
 _COUNTS = ("encoded", "ranked", "trained")
 """The kinds of events that can be added up."""
 
@@ -162,6 +170,7 @@ class NodeWorker:
         self._devices = devices
         self.kept = False
         self._events: list[tuple[str, Event]] = []
+        self._unsent: Finished | None = None
         remote = settings.limits.remote
         self._remote = None if remote is None else Remote(remote)
         self._process = Subprocess(
@@ -173,36 +182,27 @@ class NodeWorker:
             offline=settings.offline,
         )
 
-    def run(
-        self,
-        job: Job,
-        inputs: Inputs,
-        hear: Callable[[Sequence[tuple[str, Event]]], None],
-        is_stopped: Callable[[], bool],
-    ) -> Finished | None:
-        """Run a job on as many devices as it needs to its end; None where it is to stop, and runs still.
+    @property
+    def free(self) -> bool:
+        """Whether no job is running."""
+        return self._process.free and self._unsent is None
 
-        One that cannot be sent to the process has failed.
-
-        Args:
-            job: The job.
-            inputs: The outputs of earlier jobs.
-            hear: Called with its events, several times a second.
-            is_stopped: Whether it is to stop, asked as often.
-        """
-        self.kept = False
+    def start(self, job: Job, inputs: Inputs) -> None:
+        """Begin a job on as many devices as it needs; one that cannot be sent to the process has failed."""
         try:
+            self.kept = False
             self._process.start(job, inputs, self._devices[: max(1, job.resources.devices)])
         except Exception as error:
             self.cancel()
-            return failed(job.key, error)
-        while not is_stopped():
-            finished = self._process.poll(0.2)
-            events, self._events = merged(self._events), []
-            hear(events)
-            if finished is not None:
-                return finished
-        return None
+            self._unsent = failed(job.key, error)
+
+    def poll(self, seconds: float) -> _News:
+        """The news of the running job, after `seconds` at the latest."""
+        finished, self._unsent = self._unsent, None
+        if not self._process.free:
+            finished = self._process.poll(seconds)
+        events, self._events = merged(self._events), []
+        return _News(events=events, ended=() if finished is None else (finished,))
 
     def cancel(self) -> None:
         """Stop the running job; a training writes a checkpoint before."""

@@ -7,7 +7,7 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,15 +107,15 @@ class RayWorker:
             self._idle.set()
 
     def _run(self, worker: NodeWorker, job: Job, inputs: Inputs) -> Answer:
-        finished = worker.run(job, inputs, self._hear, self._stopping.is_set)
-        if finished is None:
-            worker.close()
-            return [], failed(job.key, RuntimeError("stopped"))
-        return self.events(), finished
-
-    def _hear(self, events: Sequence[tuple[str, Event]]) -> None:
-        with self._lock:
-            self._events = [*merged([*self._events, *events])]
+        worker.start(job, inputs)
+        while not self._stopping.is_set():
+            report = worker.poll(0.2)
+            if report.ended:
+                return [*self.events(), *report.events], report.ended[0]
+            with self._lock:
+                self._events = [*merged([*self._events, *report.events])]
+        worker.close()
+        return [], failed(job.key, RuntimeError("stopped"))
 
     def events(self) -> list[tuple[str, Event]]:
         """The events since the last call."""

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core import files
 from harness.core.errors import HarnessError, StoreError, UsageError
@@ -43,15 +43,9 @@ from harness.jobs.context import Event
 from harness.jobs.jobs import Job
 from harness.storage.leases import Leases
 
-try:
-    from submitit import AutoExecutor, SlurmJob
+if TYPE_CHECKING:
+    from submitit import AutoExecutor
     from submitit import Job as Task
-    from submitit.helpers import clean_env
-except ImportError as error:
-    raise UsageError(
-        f"--executor {NAME} needs submitit, which is not installed.",
-        hint="`pip install 'encoder-harness[slurm]'` installs it.",
-    ) from error
 
 _COMMANDS = ("sbatch", "srun", "sacct", "scancel", "scontrol")
 """The commands of Slurm that are called, here or by submitit."""
@@ -150,10 +144,11 @@ class SlurmExecutor:
         folder: The results folder, which all machines see under one name.
         listener: Where events of jobs go.
         kind: Whether jobs run on GPUs.
+        cluster: Submitit's name of the cluster; "debug" runs one task at a time in this process.
         times: How often things are looked at.
 
     Raises:
-        UsageError: There is no Slurm here, or it keeps no accounts.
+        UsageError: Submitit is not installed, there is no Slurm here, or it keeps no accounts.
         StoreError: The folder cannot be written.
     """
 
@@ -165,19 +160,23 @@ class SlurmExecutor:
         folder: Path,
         listener: Listener,
         kind: Literal["cpu", "cuda"],
+        cluster: Literal["slurm", "debug"] = "slurm",
         times: SlurmTimes | None = None,
     ) -> None:
-        _require_slurm()
-        self._settings, self._worker, self._kind = settings, worker, kind
+        _require_submitit()
+        if cluster == NAME:
+            _require_slurm()
+        self._settings, self._worker, self._kind, self._cluster = settings, worker, kind, cluster
         self._listener, self._times = listener, times or SlurmTimes()
-        self.name = f"{NAME}: {_describe(settings, kind)}"
+        self._most = settings.workers if cluster == NAME else 1
+        self.name = f"{NAME}: {_describe(settings, self._most, kind)}"
         self._queue = folder.absolute() / "queue"
         process = {"cache": str(worker.cache), "limits": asdict(worker.limits), "offline": worker.offline}
         process |= {"libraries": worker.libraries, "environment": dict(worker.environment), "kind": kind}
         self._alike = digest(process)[:16]
         self._folder = self._queue / f"{self._alike}-{secrets.token_hex(4)}"
         self._wanted: dict[str, Job] = {}
-        self._waiting: dict[str, tuple[Job, Inputs]] = {}
+        self._waiting: dict[str, tuple[Job, bytes]] = {}
         self._views: list[_GroupView] = []
         self._mute: list[_GroupView] = []
         self._stored: list[Path] = []
@@ -203,7 +202,7 @@ class SlurmExecutor:
         every = list(jobs)
         for job in every:
             self._require_fit(job)
-        for gpus in sorted({self._gpus(job) for job in every}):
+        for gpus in sorted({self._gpus(job) for job in every}) if self._cluster == NAME else ():
             self._test(gpus)
 
     @property
@@ -236,7 +235,7 @@ class SlurmExecutor:
         self._wanted[job.key] = job
         known = any(job.key in view.keys and view.is_live for view in self._views)
         if not known and not any((folder / "done" / job.key).exists() for folder in self._leases):
-            self._waiting[job.key] = (job, inputs)
+            self._waiting[job.key] = (job, pickle.dumps((job, dict(inputs))))
 
     def poll(self, seconds: float) -> list[Finished]:
         """Submit what waits and pass on events; gives the jobs that ended, after `seconds` at the latest.
@@ -280,7 +279,7 @@ class SlurmExecutor:
             with contextlib.suppress(HarnessError):
                 self._hear()
         arrays = {view.task.job_id.split("_")[0] for view in self._views if not view.state}
-        if arrays:
+        if arrays and self._cluster == NAME:
             _run(["scancel", *sorted(arrays)])
         for folder, leases in self._leases.items():
             leases.close()
@@ -318,6 +317,8 @@ class SlurmExecutor:
                             self._waiting.pop(key, None)
 
     def _adopted(self, folder: Path, task: str, group: str, keys: Sequence[str]) -> _GroupView:
+        from submitit import SlurmJob
+
         job: Task[str] = SlurmJob(folder=folder / "submitit", job_id=task)
         view = _GroupView(folder=folder, group=group, keys={*keys}, task=job)
         for said in view.read():  # its events so far are those of another run
@@ -333,10 +334,10 @@ class SlurmExecutor:
             UsageError: Slurm refuses.
             StoreError: The disk is full.
         """
-        free = self._settings.workers - sum(view.is_live for view in self._views)
+        free = self._most - sum(view.is_live for view in self._views)
         if not self._waiting or free <= 0:
             return
-        busy = free < self._settings.workers or self._refused_since is not None
+        busy = free < self._most or self._refused_since is not None
         if busy and time.monotonic() < self._next.get("wave", 0.0):
             return
         self._next["wave"] = time.monotonic() + self._times.wave
@@ -353,7 +354,7 @@ class SlurmExecutor:
         return JobGroup(
             name=secrets.token_hex(6),
             folder=self._folder,
-            jobs={job.key: pickle.dumps(self._waiting[job.key]) for job in jobs},
+            jobs={job.key: self._waiting[job.key][1] for job in jobs},
             settings=self._worker,
             kind=self._kind,
             gpus=gpus,
@@ -364,7 +365,7 @@ class SlurmExecutor:
     def _submit_array(self, groups: list[JobGroup], gpus: int) -> None:
         submit = self._submitit(gpus)
         try:
-            with clean_env():  # no variables of Slurm, which a worker would inherit from the driver's own job
+            with _clean_environment():
                 tasks = submit.submit_array(groups)
         except OSError as error:
             raise files.write_error(self._folder, error) from error
@@ -380,6 +381,8 @@ class SlurmExecutor:
             self._views.append(view)
             for key in group.jobs:
                 del self._waiting[key]
+            if self._cluster != NAME:
+                task.results()  # it runs here and now
 
     def _refuse(self, reason: str) -> None:
         """Raise the refusal of Slurm; one of more tasks, which may pass, not before some time."""
@@ -398,8 +401,12 @@ class SlurmExecutor:
             UsageError: A task refuses to work.
             StoreError: A task has no room for its output.
         """
+        sizes: dict[tuple[Path, str], int] = {}
+        for folder in self._leases:
+            with contextlib.suppress(FileNotFoundError):  # one of which only ends are left
+                sizes |= {(folder, one.name): one.stat().st_size for one in os.scandir(folder / "log")}
         for view in self._views:
-            for said in view.read():
+            for said in view.read() if sizes.get((view.folder, view.group), 0) > view.size else ():
                 view.note(said)
                 match said["kind"]:
                     case "start":
@@ -417,9 +424,12 @@ class SlurmExecutor:
             with contextlib.suppress(OSError):
                 for name in os.listdir(folder / "done"):
                     if name in self._wanted:
-                        self._forget(name)
-                        self._stored.append(folder / "done" / name)
-                        yield read_end(folder / "done" / name)
+                        yield self._take_end(folder / "done" / name)
+
+    def _take_end(self, path: Path) -> Finished:
+        self._forget(path.name)
+        self._stored.append(path)
+        return read_end(path)
 
     def _forget(self, key: str) -> None:
         del self._wanted[key]
@@ -434,7 +444,7 @@ class SlurmExecutor:
 
     def _look_at_states(self) -> Iterator[Finished]:
         """The jobs whose task is over without them; one call of sacct tells of all tasks."""
-        if not self._is_due("states", self._times.states):
+        if self._cluster != NAME or not self._is_due("states", self._times.states):
             return
         self._adopt()
         # One look later whatever a task wrote last is seen on a shared file system, too.
@@ -502,7 +512,7 @@ class SlurmExecutor:
         """Have Slurm say whether there is a machine for such workers."""
         given = {key.replace("_", "-"): value for key, value in self._options(gpus).items()}
         flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in given.items()]
-        with clean_env():
+        with _clean_environment():
             done = _run(["sbatch", "--test-only", *flags, "--wrap=true"])
         if done.returncode:
             raise _refused_by_slurm(done.stderr)
@@ -525,23 +535,33 @@ class SlurmExecutor:
 
     def _submitit(self, gpus: int) -> AutoExecutor:
         """Submitit's executor for tasks of so many GPUs."""
-        found = AutoExecutor(folder=self._folder / "submitit", cluster=NAME, slurm_max_num_timeout=1_000_000)
+        from submitit import AutoExecutor
+
+        logs = self._folder / "submitit"
+        if self._cluster != NAME:
+            return AutoExecutor(folder=logs, cluster=self._cluster)
+        found = AutoExecutor(folder=logs, cluster=NAME, slurm_max_num_timeout=1_000_000)
+        options = self._options(gpus)
+        names = ("time", "cpus_per_task", "gpus_per_node", "mem", "partition", "account", "qos", "comment")
+        own = {f"slurm_{name}": options.pop(name) for name in names if name in options}
         found.update_parameters(
             name="harness",
             slurm_signal_delay_s=self._times.warning,
             slurm_array_parallelism=self._settings.workers,
-            # Slurm 22.05 and newer do not pass it on.
-            slurm_srun_args=[f"--cpus-per-task={self._settings.cpus}"],
+            slurm_srun_args=[
+                f"--cpus-per-task={self._settings.cpus}"
+            ],  # Slurm 22.05 and newer do not pass it on
             slurm_setup=[self._settings.setup] if self._settings.setup else None,
-            slurm_additional_parameters=self._options(gpus),
+            slurm_additional_parameters={key.replace("_", "-"): value for key, value in options.items()},
+            **own,
         )
         return found
 
 
-def _describe(settings: SlurmSettings, kind: str) -> str:
+def _describe(settings: SlurmSettings, workers: int, kind: str) -> str:
     where = f"partition {settings.partition}" if settings.partition else "the default partition"
     count, unit = (settings.gpus, "GPU") if kind == "cuda" else (settings.cpus, "CPU")
-    return f"{where}, {_plural(settings.workers, 'worker')} of {_plural(count, unit)}"
+    return f"{where}, {_plural(workers, 'worker')} of {_plural(count, unit)}"
 
 
 def _parts(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
@@ -558,7 +578,8 @@ def _parts(jobs: Sequence[Job], tasks: int) -> list[list[Job]]:
 
 def _largest_array() -> int:
     """The tasks that an array may have."""
-    found = re.search(r"MaxArraySize\s*=\s*(\d+)", _run(["scontrol", "show", "config"]).stdout)
+    done = _run(["scontrol", "show", "config"]) if shutil.which("scontrol") else None
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", done.stdout if done else "")
     return max(1, int(found[1]) - 1) if found else 1000
 
 
@@ -567,6 +588,16 @@ def _plural(count: int, word: str) -> str:
 
 
 # Slurm and submitit
+
+
+def _require_submitit() -> None:
+    try:
+        import submitit  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"--executor {NAME} needs submitit, which is not installed.",
+            hint="`pip install 'encoder-harness[slurm]'` installs it.",
+        ) from error
 
 
 def _require_slurm() -> None:
@@ -589,6 +620,13 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", f"{command[0]} did not answer in two minutes.")
+
+
+def _clean_environment() -> contextlib.AbstractContextManager[None]:
+    """No variables of Slurm, which a worker would inherit from the job that a driver runs in."""
+    from submitit.helpers import clean_env
+
+    return clean_env()
 
 
 def _refused_by_slurm(reason: str) -> UsageError:

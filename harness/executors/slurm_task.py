@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.core import files
 from harness.core.errors import StoreError
-from harness.executors.executor import Failure, Finished, failed
+from harness.executors.executor import SLURM, Failure, Finished, failed
 from harness.executors.local import host_name
 from harness.executors.node import NodeWorker, WorkerSettings, missing_devices, visible_devices
 from harness.jobs.context import Event
@@ -63,7 +63,8 @@ class JobGroup:
     def __call__(self) -> str:
         """Run the jobs that have not ended; returns the reason of the end."""
         self._began = time.monotonic()
-        signal.signal(signal.SIGTERM, _exit)  # submitit lets it pass; scancel sends it
+        if os.environ.get("SUBMITIT_EXECUTOR") == SLURM:  # submitit lets it pass; scancel sends it
+            signal.signal(signal.SIGTERM, _exit)
         devices = ("cpu",) if self.kind == "cpu" else visible_devices()
         shown = f"{len(devices)} GPUs" if self.kind == "cuda" else "CPU"
         self._say("start", text=host_name(), devices=shown)
@@ -114,26 +115,23 @@ class JobGroup:
         except Exception as error:  # of classes that are not on this machine
             self._finish(failed(key, error))
             return
-        self._current, next_look = job, time.monotonic()
-
-        def is_stopped() -> bool:
-            nonlocal next_look
-            if time.monotonic() < next_look:
-                return False
-            next_look = time.monotonic() + 1.0  # each look costs the shared file system
-            return self._is_stopped(key)
-
-        self._hear([(key, Event(kind="placed", text=host_name()))])
-        finished = self._worker.run(job, inputs, self._hear, is_stopped)
-        if finished is None:
-            self._worker.cancel()
-            return
-        self._current = None
-        self._finish(finished)
-
-    def _hear(self, events: Sequence[tuple[str, Event]]) -> None:
-        for key, event in events:
-            self._say("event", key=key, event=event)
+        self._current = job
+        self._say("event", key=key, event=Event(kind="placed", text=host_name()))
+        self._worker.start(job, inputs)
+        next_look = time.monotonic()
+        while True:
+            report = self._worker.poll(0.2)
+            for name, event in report.events:
+                self._say("event", key=name, event=event)
+            if report.ended:
+                self._current = None
+                self._finish(report.ended[0])
+                return
+            if time.monotonic() > next_look:
+                next_look = time.monotonic() + 1.0
+                if self._is_stopped(key):
+                    self._worker.cancel()
+                    return
 
     def _is_stopped(self, key: str) -> bool:
         stop = self.folder / "stop"

@@ -1,4 +1,4 @@
-"""A plan of many small jobs without models, which note each time that they run, and work for single jobs."""
+"""A plan of many small jobs without models, which note each time that they run, and a driver to kill."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from fakes import artifact, encoding, task
+from harness.core.errors import HarnessError
 from harness.core.types import Artifact, Column, Outcome, Suite
 from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Result
+from harness.executors.executor import Executor, Finished, Listener
 from harness.executors.node import WorkerSettings
+from harness.executors.slurm import SlurmExecutor, SlurmSettings, SlurmTimes
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import ScoreJob, model_part
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.store import Store
 from harness.training.training import TrainingSpec, run_training
+
+QUICK = SlurmTimes(look=0.05, states=0.5, wave=0.2, refusal=5.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +103,23 @@ def worker_settings(folder: Path, **changes: Any) -> WorkerSettings:
     return WorkerSettings(**{**given, "limits": WorkerLimits(), **changes})
 
 
+def driver(folder: Path, planned: Plan, **options: Any) -> Driver:
+    """A driver of the plan through Slurm."""
+    settings = SlurmSettings(**{"partition": "cpu", "workers": 3, "cpus": 1, **options})
+
+    def opened(listener: Listener) -> Executor:
+        return SlurmExecutor(
+            settings,
+            worker=worker_settings(folder),
+            folder=folder / "results",
+            listener=listener,
+            kind="cpu",
+            times=QUICK,
+        )
+
+    return Driver(planned, store=Store(folder / "results"), cache=folder / "cache", open_executor=opened)
+
+
 def records(folder: Path) -> dict[str, Any]:
     """What the store has, by key, without what changes with each run."""
     found = {}
@@ -105,15 +128,18 @@ def records(folder: Path) -> dict[str, Any]:
     return found
 
 
-def serial(folder: Path, tasks: int) -> dict[str, Any]:
-    """The records of the plan, run in this process."""
-    planned = plan(folder, tasks, seconds=0.0)
-    Driver(planned, store=Store(folder / "results"), cache=folder / "cache").run()
-    return records(folder)
-
-
 def done(results: tuple[Result, ...]) -> bool:
     return {result.how for result in results} <= {"done", "cached"}
+
+
+def main(folder: str, tasks: str, seconds: str) -> int:
+    """Run the plan through Slurm, as a process that can be killed; gives its exit code."""
+    root = Path(folder)
+    try:
+        return 0 if done(driver(root, plan(root, int(tasks), seconds=float(seconds))).run()) else 1
+    except HarnessError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
 
 
 # Single jobs
@@ -163,6 +189,29 @@ class Training:
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         return {"code": str(run_training(self.spec, lambda _message: None).code).encode()}
+
+
+def executor(
+    folder: Path, listener: Callable[[str, Event], None] | None = None, **options: Any
+) -> SlurmExecutor:
+    fields = {name: options.pop(name) for name in ("kind", "cluster", "times", "worker") if name in options}
+    given = {"partition": "cpu", "workers": 2, "cpus": 1, **options}
+    usual: dict[str, Any] = {"worker": worker_settings(folder), "kind": "cpu", "times": QUICK}
+    return SlurmExecutor(
+        SlurmSettings(**given),
+        folder=folder / "results",
+        listener=listener or (lambda _key, _event: None),
+        **{**usual, **fields},
+    )
+
+
+def ends(slurm: SlurmExecutor, count: int = 1, seconds: float = 30.0) -> list[Finished]:
+    found: list[Finished] = []
+    until = time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < until, "no job ends"
+        found += slurm.poll(0.2)
+    return found
 
 
 def wait(over: Callable[[], object], seconds: float = 30.0) -> None:

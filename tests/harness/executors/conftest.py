@@ -27,7 +27,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSlurm
     monkeypatch.setenv("PATH", f"{fake.bin}:{os.environ['PATH']}")
     yield fake
     try:
-        wait(lambda: not fake.processes())  # no test leaves any behind; what was cancelled has a moment
+        wait(lambda: not fake.processes())  # none is left behind; what was cancelled has a moment
     finally:
         fake.close()
 

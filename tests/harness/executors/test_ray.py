@@ -19,13 +19,16 @@ import pytest
 
 import ray_jobs
 from harness.core.errors import UsageError
-from harness.executors.executor import RaySettings, executor_settings
+from harness.driver.execute import Driver
+from harness.executors.executor import Executor, RaySettings, executor_settings
+from harness.executors.local import LocalExecutor
 from harness.executors.node import environment
 from harness.executors.ray import RayExecutor
 from harness.executors.ray_cluster import Shape
 from harness.jobs.context import WorkerLimits
 from harness.jobs.jobs import Resources
-from queued_jobs import begun, done, ended, plan, records, serial, wait, worker_settings
+from harness.storage.store import Store
+from queued_jobs import begun, done, ended, plan, records, wait, worker_settings
 from ray_nodes import RayNodes
 
 SUPPORT = Path(ray_jobs.__file__).parent
@@ -112,6 +115,18 @@ def test_what_no_node_can_do_is_refused(
         ray_jobs.driver(tmp_path, replace(planned, jobs=jobs), nodes.address, **settings).run()
     assert words in str(caught.value)
     assert not begun(tmp_path)
+
+
+def serial(folder: Path, tasks: int) -> dict[str, Any]:
+    """The records of a run in this process."""
+    planned = plan(folder, tasks, seconds=0)
+
+    def opened(listener: Any) -> Executor:
+        settings = worker_settings(folder)
+        return LocalExecutor(("cpu",), cache=settings.cache, listener=listener, limits=settings.limits)
+
+    Driver(planned, store=Store(folder / "results"), cache=folder / "cache", open_executor=opened).run()
+    return records(folder)
 
 
 @pytest.mark.slow

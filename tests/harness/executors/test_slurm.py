@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import random
@@ -18,14 +17,14 @@ import pytest
 
 import fakes
 import queued_jobs
-import slurm_jobs
 from fake_slurm import FakeSlurm
 from harness.core.errors import StoreError, UsageError
+from harness.driver.execute import Driver
 from harness.executors.executor import SlurmSettings
 from harness.executors.slurm import SlurmExecutor, _parts
 from harness.jobs.jobs import Job, Resources
-from queued_jobs import Act, ActOnModel, Large, serial, wait
-from slurm_jobs import QUICK, ends, executor
+from harness.storage.store import Store
+from queued_jobs import QUICK, Act, ActOnModel, Large, ends, executor, wait
 
 
 def job(do: str = "", file: Path = Path(), **fields: Any) -> Job:
@@ -75,15 +74,37 @@ def test_settings_that_cannot_be_are_named(text: str, message: str) -> None:
 # Runs
 
 
+def serial(folder: Path, tasks: int) -> dict[str, Any]:
+    """The records of the plan, run in this process."""
+    planned = queued_jobs.plan(folder, tasks, seconds=0.0)
+    Driver(planned, store=Store(folder / "results"), cache=folder / "cache").run()
+    return queued_jobs.records(folder)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # submitit's debug log
+def test_submitits_debug_executor_makes_the_records_of_a_serial_run(folder: Path, tmp_path: Path) -> None:
+    planned = queued_jobs.plan(folder, 3)
+    store = Store(folder / "results")
+    made = Driver(
+        planned,
+        store=store,
+        cache=folder / "cache",
+        open_executor=lambda listener: executor(folder, listener, cluster="debug"),
+    )
+    assert queued_jobs.done(made.run())
+    assert queued_jobs.records(folder) == serial(tmp_path / "serial", 3)
+    assert made.texts_encoded == len(planned.jobs)
+    assert not (folder / "results" / "queue").exists()
+
+
 def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
     folder: Path, tmp_path: Path, slurm: FakeSlurm
 ) -> None:
-    made = slurm_jobs.driver(folder, queued_jobs.plan(folder, 12), workers=2)
+    made = queued_jobs.driver(folder, queued_jobs.plan(folder, 12), workers=2)
     started = time.monotonic()
     assert queued_jobs.done(made.run())
     seconds = time.monotonic() - started
     assert queued_jobs.records(folder) == serial(tmp_path / "serial", 12)
-    assert made.texts_encoded == sum(queued_jobs.begun(folder).values())
     assert set(queued_jobs.begun(folder).values()) == {1}
     assert slurm.calls("sbatch") <= 6  # the first for the only job that can begin
     assert slurm.calls("sacct") <= 2 + seconds / QUICK.states
@@ -94,8 +115,8 @@ def test_a_run_asks_for_one_array_for_a_wave_and_little_of_the_scheduler(
 
 def start_driver(folder: Path, tasks: int, seconds: float) -> subprocess.Popen[bytes]:
     heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # also below a shell's background job
-    run = f"sys.exit(slurm_jobs.main({str(folder)!r}, {tasks}, {seconds}))"
-    code = f"import slurm_jobs, signal, sys; {heard}; {run}"
+    run = f"sys.exit(queued_jobs.main({str(folder)!r}, {tasks}, {seconds}))"
+    code = f"import queued_jobs, signal, sys; {heard}; {run}"
     with (folder / "errors").open("a") as errors:
         return subprocess.Popen([sys.executable, "-c", code], stderr=errors)
 
@@ -223,6 +244,7 @@ def test_the_jobs_of_a_model_share_a_task_and_arrays_have_a_limit(folder: Path, 
     assert slurm.calls("sbatch") == 2
     begun = (folder / "begun").read_text().split()
     assert all([one[1] for one in begun if one[0] == model] == [*"abcd"] for model in "xyz")
+    wait(lambda: not slurm.processes())
 
 
 def test_parts_are_of_one_model_and_about_as_long() -> None:
@@ -252,6 +274,7 @@ def test_what_ends_a_job_from_outside_is_told(folder: Path, slurm: FakeSlurm, ho
     assert finished.failure is not None
     assert (finished.failure.cause, finished.failure.fault) == (cause, None)
     assert ("is gone" in finished.failure.message) == (how != "fill")
+    wait(lambda: not slurm.processes())
 
 
 @pytest.mark.slow
@@ -268,6 +291,7 @@ def test_a_preempted_worker_gives_its_job_back_and_comes_back(folder: Path, slur
     assert finished.output["said"] == b"wait"
     assert (folder / "begun").read_text().split() == ["wait", "wait"]
     assert slurm.calls("sbatch") == 1
+    wait(lambda: not slurm.processes())
 
 
 @pytest.mark.slow
@@ -290,6 +314,7 @@ def test_what_had_the_whole_time_of_a_worker_is_not_begun_anew_for_ever(
         assert finished.failure.cause == "job"
         assert "job wait did not end in the 5 minutes of a worker" in finished.failure.message
         assert "minutes=" in (finished.failure.hint or "")
+    wait(lambda: not slurm.processes())
 
 
 @pytest.mark.parametrize(("devices", "given"), [(0, ["cuda:0"]), (3, ["cuda:0", "cuda:1", "cuda:2"])])
@@ -304,6 +329,7 @@ def test_a_worker_has_the_gpus_that_its_jobs_need(
     made.close()
     assert json.loads(finished.output["devices"]) == given
     assert {task["gpus"] for task in slurm.tasks().values()} == {max(2, devices)}
+    wait(lambda: not slurm.processes())
 
 
 # What cannot work
@@ -357,6 +383,7 @@ def test_the_refusal_of_a_worker_ends_the_run(
     made.close()
     assert message in caught.value.message
     assert "same installation" in str(caught.value)
+    wait(lambda: not slurm.processes())
 
 
 def try_again(made: SlurmExecutor, folder: Path) -> None:
@@ -386,6 +413,7 @@ def test_a_worker_that_cannot_write_the_end_of_a_job_says_so(folder: Path, slurm
     assert finished.failure is not None
     assert isinstance(finished.failure.fault, StoreError)
     assert "larger than this process may write" in finished.failure.message
+    wait(lambda: not slurm.processes())
 
 
 def test_a_queue_that_cannot_be_written_is_a_fault_of_the_store(folder: Path, slurm: FakeSlurm) -> None:
@@ -407,7 +435,6 @@ def test_without_a_scheduler_the_commands_are_named(
     with pytest.raises(UsageError, match="not on the PATH: sbatch, srun, sacct, scancel, scontrol"):
         executor(folder)
     monkeypatch.setitem(sys.modules, "submitit", None)
-    monkeypatch.delitem(sys.modules, "harness.executors.slurm")
     with pytest.raises(UsageError, match="needs submitit"):
-        importlib.import_module("harness.executors.slurm")
+        executor(folder)
     assert not (folder / "results" / "queue").exists()

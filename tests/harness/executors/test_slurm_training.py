@@ -16,8 +16,7 @@ from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.jobs.jobs import Job
 from harness.training.training import TrainingSpec, read_log, run_training
-from queued_jobs import Training, wait
-from slurm_jobs import ends, executor
+from queued_jobs import Training, ends, executor, wait
 from stopped_trainings import sentence
 
 
@@ -64,3 +63,4 @@ def test_a_preempted_training_goes_on_from_its_checkpoint_to_the_same_weights(
     weights = [load_file(spec.output / "model.safetensors") for spec in (whole, cut)]
     assert weights[0].keys() == weights[1].keys()
     assert all((weights[0][one] == weights[1][one]).all() for one in weights[0])
+    wait(lambda: not slurm.processes())
