@@ -11,7 +11,6 @@ without the statistics, against `import numpy, scipy`. Ends with 1 if a bar is m
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -22,8 +21,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from measuring import read_options
 
 from harness.checks.difference import Difference
 from harness.checks.units import Stratum, Units
@@ -89,7 +90,7 @@ def statistics_part(repeats: int) -> dict[str, object]:
     }
 
 
-def start_part(asked: argparse.Namespace) -> dict[str, object]:
+def start_part(asked: Any) -> dict[str, object]:
     """The whole command without its statistics against the import."""
     with tempfile.TemporaryDirectory() as folder:
         told, compiled = Path(folder, "check.json"), Path(folder, "compiled")
@@ -119,13 +120,14 @@ def start_part(asked: argparse.Namespace) -> dict[str, object]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--results", type=Path)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--candidate", default="minilm")
-    parser.add_argument("--baseline", default="minilm")
-    parser.add_argument("--repeats", type=int, default=11)
-    asked = parser.parse_args()
+    asked = read_options(
+        __doc__,
+        results={"type": Path},
+        cache={"type": Path},
+        candidate="minilm",
+        baseline="minilm",
+        repeats=11,
+    )
     found = start_part(asked) if asked.results else statistics_part(min(asked.repeats, 5))
     print(json.dumps(found, indent=1))
     return int(float(str(found["ratio"])) > float(str(found["bar"])))

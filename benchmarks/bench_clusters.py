@@ -14,20 +14,20 @@ random batches.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from measuring import read_options
 from numpy.typing import NDArray
 
 from finetune.cde.clusters import ClusterWork, KMeans, make_clusters
@@ -333,28 +333,25 @@ def _encoded(folders: list[str], model: str, rows: int | None, cache: Path) -> t
     return _unit(query), _unit(document), np.array(texts[2], np.int32)
 
 
-def _numbers(text: str) -> Iterator[int]:
-    return (int(part) for part in text.split(","))
-
-
 def main() -> None:
     """Read the options and run one of the comparisons."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("libraries", "growth", "one", "effort", "code"))
-    parser.add_argument("--pairs", default="50000", help="their number; several with commas for growth")
-    parser.add_argument("--iterations", type=int, default=25)
-    parser.add_argument("--starts", type=int, default=1)
-    parser.add_argument("--sample", type=int, default=ClusterSettings().sample)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--data", default="", help="folders of Python source, with commas between them")
-    parser.add_argument("--rows", type=int, default=None, help="the most pairs of a folder")
-    parser.add_argument("--size", type=int, default=64, help="pairs of a cluster and of a batch, for code")
-    parser.add_argument("--model", default="minilm", help="the guide, for code")
-    parser.add_argument("--cache", type=Path, default=Path("build/clusters"))
-    options = parser.parse_args()
+    options = read_options(
+        __doc__,
+        {"what": {"choices": ("libraries", "growth", "one", "effort", "code")}},
+        pairs="50000",
+        iterations=25,
+        starts=1,
+        sample=ClusterSettings().sample,
+        seeds=2,
+        threads=1,
+        data="",
+        rows={"type": int},
+        size=64,
+        model="minilm",
+        cache=Path("build/clusters"),
+    )
     torch.set_num_threads(options.threads)
-    sizes = list(_numbers(options.pairs))
+    sizes = [int(part) for part in options.pairs.split(",")]
     settings = ClusterSettings(iterations=options.iterations, starts=options.starts, sample=options.sample)
     match options.what:
         case "libraries":

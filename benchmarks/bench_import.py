@@ -11,7 +11,6 @@ from a process of its own.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ import time
 from pathlib import Path
 
 import psutil
-from turns import in_turns
+from measuring import in_turns, read_options, report_missed
 
 IMPORT = 1.5
 """How many times the reading of all files an import may take, or AT_LEAST seconds if that is more."""
@@ -97,10 +96,7 @@ def _memory(process: psutil.Process) -> float:
 
 def main() -> int:
     """Print the table; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--path", type=Path, required=True, help="the checkout, or its results folder")
-    parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
+    asked = read_options(__doc__, path=Path, repeats=3)
     path = asked.path.resolve()
     with tempfile.TemporaryDirectory() as kept:
         own = Path(kept)
@@ -124,8 +120,7 @@ def main() -> int:
     missed = [name for name, bar in bars.items() if seconds[name] > bar]
     missed += ["memory"] if memory > MEMORY else []
     print(json.dumps({"seconds": seconds, "peak_mb": memory}))
-    print("\n".join(f"missed: {line}" for line in missed) or "no bar is missed")
-    return int(bool(missed))
+    return report_missed(missed)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ file of vectors, the setting that bounds its blocks, and whether both give the s
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import read_options
 
 from harness.search.search import TOKEN_BYTES, top_k_by_maxsim
 from harness.storage.vectors import TokenVectors
@@ -31,7 +31,9 @@ DIMENSION, SHORTEST, LONGEST, QUERY = 128, 40, 180, 32
 
 def main() -> None:
     """Search, and print what it took."""
-    given = _arguments()
+    given = read_options(
+        __doc__, documents=20_000, queries=200, theirs=8, device="cpu", threads={"type": int}
+    )
     if given.threads:
         torch.set_num_threads(given.threads)
     rng = np.random.default_rng(0)
@@ -72,16 +74,6 @@ def main() -> None:
             }
         )
     )
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--documents", type=int, default=20_000)
-    parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--theirs", type=int, default=8, help="queries that PyLate ranks documents for")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=None)
-    return parser.parse_args()
 
 
 def _vectors(lengths: np.ndarray, rng: np.random.Generator) -> TokenVectors:

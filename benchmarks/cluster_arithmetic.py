@@ -5,12 +5,12 @@
 A small model is run on the suites `stdlib` and `glue` (generated rows, as many as RTE has), for the sizes
 of what is written. Plans of two sizes are made of generated models on 100 generated tasks, and what grows
 with the number of scores is the difference of the two. Generated records are put into a results folder, for
-the time to find them again. Prints the table of docs/cluster.md.
+the time to find them again. Prints the table of docs/cluster.md. `--few` and `--many` are the models of the
+plans, `--found` those whose records are found again; `--no-runs` leaves out the small model.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import pickle
@@ -24,12 +24,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
+from measuring import format_table, name_run, read_options  # which finds the modules of tests
+
 from fakes import artifact, encoding, record, task
 from glue_data import data_root
 from harness.core.identity import digest
 from harness.core.types import Column, Suite
 from harness.data.locate import DataSettings
 from harness.executors.run_log import RunLog
+from harness.jobs.context import Event
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.storage.leases import Leases
 from harness.storage.record import Record
@@ -49,10 +52,10 @@ class Line:
     unit: str
     note: str = ""
 
-    def text(self) -> str:
+    def row(self) -> tuple[str, ...]:
         """A row of the table."""
         each, total = _amount(self.each, self.unit), _amount(self.each * MILLION, self.unit)
-        return f"| {self.what} | {each} | {total} | {self.note} |"
+        return self.what, each, total, self.note
 
 
 def _amount(value: float, unit: str) -> str:
@@ -70,9 +73,7 @@ def _amount(value: float, unit: str) -> str:
 
 def harness(folder: Path, *arguments: str) -> None:
     """One `harness run` of the small model into a folder."""
-    places = ["--results", str(folder / "results"), "--cache", str(folder / "cache")]
-    command = [sys.executable, "-m", "harness", "run", "--model", "minilm", *arguments, *places]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(name_run(folder, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
 
@@ -209,7 +210,8 @@ def _log(folder: Path, plan: Plan) -> float:
     """The bytes that a run writes for `harness status`, for each score."""
     log = RunLog(folder / "runs", jobs=plan.jobs, executor="ray: 10.0.0.1:6379")
     for job in plan.jobs:
-        log.started(job, "node-1", ("GPU 0",))
+        log.submitted(job)
+        log.heard(job, Event(kind="placed", text="node-1", devices=("GPU 0",)))
         log.ended(job, "done")
     log.close("finished")
     return sizes(log.folder.iterdir()) / len(plan.cells)
@@ -254,20 +256,14 @@ def looking_up(folder: Path, models: int) -> list[Line]:
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--few", type=int, default=20, help="models of the smaller plan")
-    parser.add_argument("--many", type=int, default=200, help="models of the larger plan")
-    parser.add_argument("--found", type=int, default=100, help="models whose records are found again")
-    parser.add_argument("--no-runs", action="store_true", help="only plans and look-ups, no model")
-    given = parser.parse_args()
+    given = read_options(__doc__, few=20, many=200, found=100, no_runs=False)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         lines = [] if given.no_runs else written(folder / "runs")
         lines += planning(folder, given.few, given.many)
         lines += looking_up(folder / "found", given.found)
     print(f"{len(os.sched_getaffinity(0))} cores\n")
-    print("| what | each | a million | measured on |\n| --- | --- | --- | --- |")
-    print("\n".join(line.text() for line in lines))
+    print(format_table(("what", "each", "a million", "measured on"), (line.row() for line in lines)))
     return 0
 
 

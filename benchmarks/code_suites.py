@@ -8,13 +8,12 @@ their names: the step from `.named` to it is what names tell, the rest is what f
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from measuring import read_options, write_lines
 
 import harness
 from harness.core.types import SuiteOptions, Task
@@ -29,11 +28,7 @@ from suites._content import Retrieval
 
 def main() -> None:
     """Print a table for each folder."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+")
-    parser.add_argument("--model", default="minilm")
-    parser.add_argument("--cache", type=Path)
-    asked = parser.parse_args()
+    asked = read_options(__doc__, {"folders": {"nargs": "+"}}, model="minilm", cache={"type": Path})
     with tempfile.TemporaryDirectory() as place:
         cache = asked.cache or Path(place) / "cache"
         for folder in asked.folders:
@@ -74,7 +69,7 @@ def without_names(task: Task, place: Path) -> Path:
     documents = [{"_id": d.id, "text": function(d.id, d.text, language).hidden} for d in content.documents]
     queries = [{"_id": q.id, "text": q.text} for q in content.queries]
     for file, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(rows, folder / f"{file}.jsonl")
     judged = [f"{q}\t{d}\t{grade}\n" for q, grades in content.qrels.items() for d, grade in grades.items()]
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged))
     return folder

@@ -6,12 +6,12 @@ Each command runs as `python -m harness` with the checkout first on the path, in
 anew for each checkout, so that paths in outputs are equal. WRITERS measure and train, from generated data and
 tiny models. READERS plan, show, export and are misused; they begin, for both checkouts, with what the writers
 of OLD have left, so that even times in tables and on pages are equal. Compared are exit codes, outputs,
-and all files outside of APART. Needs no network. Ends with 0 if all is equal, else with 1.
+and all files outside of APART. Needs no network. `--only` runs this command alone, after the
+writers that come before it. Ends with 0 if all is equal, else with 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import hashlib
 import http.client
@@ -29,6 +29,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from string import ascii_lowercase
+
+from measuring import read_options
 
 TRAINED = "--model tiny --recipe simcse:mean --train-data rows.jsonl --set batch_size=16 --set epochs=2"
 ALLOWED = "--allow-differences normalize --allow-differences max_length"
@@ -135,11 +137,9 @@ NANO = "ArguAna ClimateFever DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ
 
 def main() -> int:
     """Compare the two checkouts, and say how many commands and files are equal."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trees", type=Path, nargs=2, metavar=("OLD", "NEW"))
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--only", type=int, help="Only this command, after the writers that come before it.")
-    asked = parser.parse_args()
+    trees = {"type": Path, "nargs": 2, "metavar": "TREE", "help": "OLD and NEW"}
+    work = Path(tempfile.gettempdir())
+    asked = read_options(__doc__, {"trees": trees}, work=work, only={"type": int})
     old, new = (tree.resolve() for tree in asked.trees)
     work = asked.work.resolve() / "compare-trees"
     given, scratch, written = work / "given", work / "scratch", work / "written"

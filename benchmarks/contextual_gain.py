@@ -14,21 +14,18 @@ deviation over draws. With the same `--results` it goes on where it ended.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
-import tempfile
 from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from embedding_gain import damaged_minilm
+from embedding_gain import SEED, damaged_minilm, failures_of, read_gain_options, say, shared_request
+from measuring import format_spread, format_table, read_lines, write_lines
 from retrieval_gain import judged_pairs, nl2bash
 
 import harness
-from harness.core.lineage import read_document
 
 SIZE, LENGTH = 64, 64
 """Pairs of a batch and a cluster, documents of a context; tokens of a text."""
@@ -41,15 +38,12 @@ STAGES = {"one": ("cde-batching", {}), "two": ("cde:supervised", {"context_size"
 
 def main() -> None:
     """Train and evaluate the four kinds of models, and print their lines and the table."""
-    given = _arguments()
-    given.results.mkdir(parents=True, exist_ok=True)
+    given = read_gain_options(__doc__, pairs=512)
     backbone = damaged_minilm(given.results / "backbone")
     rows = [str(file) for file in _rows(given.data, given.results / "rows", given.pairs)]
     suites = [f"local:{folder}" for folder in _folders(given.data, given.results)] + ["mteb:STSBenchmark"]
-    common: dict[str, Any] = {"data": given.data, "results": given.results / "results", "offline": True}
-    common |= {"threads": given.threads, "suite": suites, "max_length": LENGTH}
-    before = harness.run(str(backbone), **common, pooling="mean")
-    found = {"before": [_line("before", before)]}
+    common = {**shared_request(given), "suite": suites, "max_length": LENGTH}
+    found = {"before": [say("before", harness.run(str(backbone), **common, pooling="mean"))]}
     for stages, batches in product(STAGES, ("shuffled", "contextual")):
         recipe, own = STAGES[stages]
         settings = {
@@ -62,23 +56,16 @@ def main() -> None:
         settings |= {"guide": "minilm", "batches": batches, "precision": "float32", "chunk": SIZE, **own}
         name = f"{stages} stage{'s' * (stages == 'two')}, {batches}"
         how = {"recipe": recipe, "recipe_settings": settings, "train_data": rows, **common}
-        for seed in range(42, 42 + given.seeds):
+        for seed in range(SEED, SEED + given.seeds):
             draws = {"context_seeds": 3} if stages == "two" else {}
             report = harness.run(str(backbone), **how, **draws, seed=seed)
-            null = harness.run(str(backbone), **how, context="null", seed=seed) if draws else None
-            line = _line(name, report, null)
-            found.setdefault(name, []).append(line)
+            more = {}
+            if draws:
+                null = harness.run(str(backbone), **how, context="null", seed=seed)
+                scores = {one.record.task.name: one.record.main_score for one in null.results if one.record}
+                more = {"null": scores, "null_failed": failures_of(null)}
+            found.setdefault(name, []).append(say(name, report, **more))
     print(_table(found))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--pairs", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
-    return parser.parse_args()
 
 
 def _rows(data: Path, folder: Path, count: int) -> Iterable[Path]:
@@ -90,25 +77,19 @@ def _rows(data: Path, folder: Path, count: int) -> Iterable[Path]:
     sources = {
         "nli": [{"query": row["anchor"], "positive": row["positive"]} for row in nli],
         "feedbackqa": _judged(data / "local" / "feedbackqa-train", "train"),
-        **{name: _read(data / "pairs" / name / "train.jsonl") for name in ("nl2bash", "conala")},
+        **{name: read_lines(data / "pairs" / name / "train.jsonl") for name in ("nl2bash", "conala")},
     }
     for name, pairs in sources.items():
         unique = [*{(one["query"], one["positive"]): None for one in pairs}]
         drawn = random.Random(0).sample(unique, min(count, len(unique)))
-        lines = (json.dumps({"query": query, "positive": positive}) + "\n" for query, positive in drawn)
-        file = folder / f"{name}.jsonl"
-        file.write_text("".join(lines), encoding="utf-8")
-        yield file
-
-
-def _read(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = ({"query": query, "positive": positive} for query, positive in drawn)
+        yield write_lines(lines, folder / f"{name}.jsonl")
 
 
 def _judged(folder: Path, split: str) -> list[dict[str, str]]:
     """The pairs of query and document of a split of a folder in BEIR's layout."""
     texts = {
-        name: {row["_id"]: row["text"] for row in _read(folder / f"{name}.jsonl")}
+        name: {row["_id"]: row["text"] for row in read_lines(folder / f"{name}.jsonl")}
         for name in ("queries", "corpus")
     }
     lines = (folder / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
@@ -123,58 +104,30 @@ def _folders(data: Path, results: Path) -> Iterable[Path]:
     """The scored sets in BEIR's layout: FeedbackQA by site, NL2Bash, CoNaLa."""
     feedback = data / "local" / "feedbackqa-train"
     pairs = _judged(feedback, "dev")
-    corpus = [(row["_id"], row["text"]) for row in _read(feedback / "corpus.jsonl")]
+    corpus = [(row["_id"], row["text"]) for row in read_lines(feedback / "corpus.jsonl")]
     for site in SITES:
         own = [pair for pair in pairs if pair["id"].startswith(site)]
         texts = [text for number, text in corpus if number.startswith(site)]
         yield judged_pairs({"dev": own}, results / f"feedbackqa-{site}", texts)
     yield nl2bash(data, results / "nl2bash")
-    yield judged_pairs({"test": _read(data / "pairs" / "conala" / "test.jsonl")}, results / "conala")
-
-
-def _line(name: str, report: Any, null: Any = None) -> dict[str, Any]:
-    """Print the scores of a model: of each task the mean over its draws, and behind the null context."""
-    found: dict[str, list[float]] = {}
-    for result in report.results:
-        if result.record:
-            found.setdefault(result.record.task.name, []).append(result.record.main_score)
-    line: dict[str, Any] = {"model": name, "scores": {t: statistics.fmean(s) for t, s in found.items()}}
-    line["draws"] = {t: statistics.stdev(s) for t, s in found.items() if len(s) > 1}
-    document = read_document(report.prepared.subjects[0].artifact.folder)
-    if document is not None:
-        line |= {"seed": document.lineage.seed, "steps": document.training["steps"]}
-        line["minutes"] = document.training["seconds"] / 60
-    if null is not None:
-        line["null"] = {one.record.task.name: one.record.main_score for one in null.results if one.record}
-    failures = [*report.failures, *(null.failures if null is not None else ())]
-    line["failed"] = [one.failure.message if one.failure else one.how for one in failures]
-    print(json.dumps(line), flush=True)
-    return line
+    yield judged_pairs({"test": read_lines(data / "pairs" / "conala" / "test.jsonl")}, results / "conala")
 
 
 def _table(found: Mapping[str, list[dict[str, Any]]]) -> str:
     """The kinds of models side by side, in Markdown, times 100."""
-    tasks = [*found["before"][0]["scores"]]
-    lines = [("task", *found), ("---",) * (len(found) + 1)]
-    lines += [(task, *(_cell(models, task) for models in found.values())) for task in tasks]
-    lines.append(("mean", *(_mean(models) for models in found.values())))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [
+        (task, *(_cell(models, task) for models in found.values())) for task in found["before"][0]["scores"]
+    ]
+    means = [[statistics.fmean(one["scores"].values()) for one in models] for models in found.values()]
+    return format_table(("task", *found), [*rows, ("mean", *map(format_spread, means))])
 
 
 def _cell(models: list[dict[str, Any]], task: str) -> str:
-    said = _spread([100 * one["scores"][task] for one in models])
-    draws = [100 * one["draws"][task] for one in models if task in one["draws"]]
+    said = format_spread([one["scores"][task] for one in models])
+    draws = [100 * one["draws"][task] for one in models if task in one.get("draws", {})]
     null = [100 * one["null"][task] for one in models if "null" in one]
     said += f", draws {statistics.fmean(draws):.2f}" if draws else ""
     return said + (f", null {statistics.fmean(null):.2f}" if null else "")
-
-
-def _mean(models: list[dict[str, Any]]) -> str:
-    return _spread([100 * statistics.fmean(one["scores"].values()) for one in models])
-
-
-def _spread(values: list[float]) -> str:
-    return f"{statistics.fmean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if values[1:] else "")
 
 
 if __name__ == "__main__":

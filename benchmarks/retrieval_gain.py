@@ -9,51 +9,54 @@ FeedbackQA its development set, of SciFact its test set, of NL2Bash its developm
 backbone is MiniLM itself, or with its last two layers initialised anew (`--backbone damaged`), or its first
 two layers with 16 tokens of each text (`--backbone small`). `mbpp` and `stdlib` are the sets that no training
 has touched, scored before and after the first seed. `readings` trains the three readings of the batch on
-FeedbackQA, for as many epochs each, and prints a table of them. Prints a line of JSON for each model with the
-minutes of its training, then what was gained; with the same `--results` it goes on where it ended.
+FeedbackQA, for as many epochs each, and prints a table of them. `--rows` takes so many pairs, drawn with
+seed 0. Prints a line of JSON for each model with the minutes of its training, then what was gained; with the
+same `--results` it goes on where it ended.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from embedding_gain import damaged_minilm, right_and_shuffled, small_minilm
+from embedding_gain import (
+    SEED,
+    damaged_minilm,
+    data_settings,
+    read_gain_options,
+    right_and_shuffled,
+    say,
+    shared_request,
+    small_minilm,
+)
+from measuring import format_table, read_lines, write_lines
 
 import harness
-from harness.core import paths
 from harness.core.lineage import read_document
-from harness.data.locate import DataSettings
 from harness.data.training.sets import own_training
 
 BACKBONES = {"minilm": None, "damaged": damaged_minilm, "small": small_minilm}
 """The backbones by name, with what makes each of MiniLM."""
 
+WHAT = ("feedbackqa", "scifact", "nl2bash", "readings")
+
 READINGS = ("dpr", "dpr:authors", "dpr:paper")
 """The readings of the batch, which keep their own sizes."""
-
-SEED = 42
-"""The first seed."""
 
 
 def main() -> None:
     """Train, evaluate, and print a line for each model and one for what was gained."""
-    given = _arguments()
-    given.results.mkdir(parents=True, exist_ok=True)
+    given = read_gain_options(
+        __doc__, WHAT, backbone={"choices": BACKBONES, "default": "minilm"}, epochs=1, rows={"type": int},
+        max_length=128,
+    )  # fmt: skip
     rows, scored = _sets(given.what, given.data, given.results)
     make = BACKBONES[given.backbone]
     model = str(make(given.results / given.backbone)) if make else "minilm"
-    common: dict[str, Any] = {
-        "data": given.data,
-        "results": given.results / "results",
-        "offline": True,
-        "threads": given.threads,
-    }
+    common = shared_request(given)
     untouched = [] if given.what == "readings" else [f"local:{given.data / 'local' / 'mbpp'}", "stdlib"]
     start = {**common, **({"pooling": "mean"} if make else {})}
     goal, _ = _line("before", model, {**start, "suite": scored}, {})
@@ -80,25 +83,11 @@ def main() -> None:
         print(_table(lines))
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("feedbackqa", "scifact", "nl2bash", "readings"))
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--backbone", choices=BACKBONES, default="minilm")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--rows", type=int, help="so many pairs, drawn with seed 0")
-    parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
-    return parser.parse_args()
-
-
-def _trainings(given: argparse.Namespace, rows: str) -> list[tuple[str, str, str, dict[str, int], int]]:
+def _trainings(given: Any, rows: str) -> list[tuple[str, str, str, dict[str, int], int]]:
     """The name, recipe, data, further settings and number of seeds of each training."""
     if given.what == "readings":
         return [(recipe, recipe, rows, {}, given.seeds) for recipe in READINGS]
-    settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
+    settings = data_settings(given.data)
     folder = given.results / given.what
     folder.mkdir(exist_ok=True)
     right, wrong = right_and_shuffled(
@@ -117,32 +106,26 @@ def _line(
     """Train and evaluate a model, and print its line; returns its main scores by task, and the line."""
     report = harness.run(model, **request)
     (one,) = report.prepared.subjects
-    scores = {result.record.task.name: result.record.main_score for result in report.results if result.record}
-    line: dict[str, Any] = {"model": name}
     document = read_document(one.artifact.folder) if one.lineage is not None else None
+    more: dict[str, Any] = {}
     if document is not None:
-        made, settings = document.training, document.lineage.settings
-        line |= {"seed": document.lineage.seed, "pairs": settings["batch_size"]}
-        line |= {"others": (settings.get("group_size") or line["pairs"]) - 1, "steps": made["steps"]}
-        line["minutes"] = round(made["seconds"] / 60, 2)
-    line["scores"] = {task: round(score, 4) for task, score in scores.items()}
+        pairs = document.lineage.settings["batch_size"]
+        more = {"pairs": pairs, "others": (document.lineage.settings.get("group_size") or pairs) - 1}
+    scores = {result.record.task.name: result.record.main_score for result in report.results if result.record}
     if before:
-        line["gained"] = {task: round(score - before[task], 4) for task, score in scores.items()}
-    if report.failures:
-        line["failed"] = [one.failure.message if one.failure else one.how for one in report.failures]
-    print(json.dumps(line), flush=True)
-    return scores, line
+        more["gained"] = {task: round(score - before[task], 4) for task, score in scores.items()}
+    return scores, say(name, report, **more)
 
 
 def _table(lines: Iterable[Mapping[str, Any]]) -> str:
     """The models side by side, in Markdown; the minutes are those of the training."""
     heads = ("recipe", "seed", "pairs of a step", "other positives", "steps", "minutes", "nDCG@10", "gained")
-    rows: list[tuple[object, ...]] = [heads, ("---",) * len(heads)]
+    rows: list[tuple[object, ...]] = []
     for line in lines:
         score, gained = (statistics.fmean(line[name].values()) for name in ("scores", "gained"))
         said = [line[name] for name in ("seed", "pairs", "others", "steps", "minutes")]
         rows.append((f"`{line['model']}`", *said, f"{score:.4f}", f"{gained:+.4f}"))
-    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+    return format_table(heads, rows)
 
 
 def _sets(what: str, data: Path, folder: Path) -> tuple[str, str]:
@@ -158,11 +141,7 @@ def _sets(what: str, data: Path, folder: Path) -> tuple[str, str]:
 def nl2bash(data: Path, folder: Path) -> Path:
     """The commands of the development and test pairs as documents, the descriptions as queries."""
     source = data / "pairs" / "nl2bash"
-    found = {
-        split: [*map(json.loads, (source / f"{split}.jsonl").read_text(encoding="utf-8").splitlines())]
-        for split in ("dev", "test")
-    }
-    return judged_pairs(found, folder)
+    return judged_pairs({split: read_lines(source / f"{split}.jsonl") for split in ("dev", "test")}, folder)
 
 
 def judged_pairs(
@@ -180,8 +159,9 @@ def judged_pairs(
     for text in others:
         ids.setdefault(text, f"c{len(ids)}")
     for name, texts in (("corpus", ids), ("queries", queries)):
-        found = ({"_id": number, "text": text} for text, number in texts.items())
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found))
+        write_lines(
+            ({"_id": number, "text": text} for text, number in texts.items()), folder / f"{name}.jsonl"
+        )
     for split, judged in qrels.items():
         header = "query-id\tcorpus-id\tscore\n"
         (folder / "qrels" / f"{split}.tsv").write_text(header + "".join(f"{line}\n" for line in judged))

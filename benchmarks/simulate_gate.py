@@ -11,11 +11,11 @@ fresh units, and its truth is a formula, or the mean over all trials, each of wh
 4. The share of red where one task collapses, and where every task loses a point.
 
 Ends with 1 if a line misses its bar by more than three standard deviations of its trials, and names it.
+`--only` names a bar, and may be given again; `--part` takes the lines with this in their names.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from measuring import read_options
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
@@ -401,50 +402,28 @@ def tasks_of(counts: dict[str, int]) -> tuple[Kind, ...]:
     return tuple(KINDS[name] for name, count in counts.items() for _ in range(count))
 
 
+_NDCG = "nDCG, {} queries"
+_KMEANS = {"k-means, 300 texts, 10 draws": 1, "k-means, 1000 texts, 10 draws": 1}
 SUITES = {
     "3 tasks": {"nDCG, 300 queries": 1, "Spearman, 1379 pairs": 1, "ten probes, 2000 texts": 1},
     "13 x 50 queries": {"nDCG, 50 queries": 13},
     "20 mixed tasks": {
-        "nDCG, 50 queries": 2,
-        "nDCG, 150 queries": 2,
-        "nDCG, 300 queries": 2,
-        "nDCG, 1000 queries": 2,
-        "accuracy 0.9, 150 texts": 1,
-        "accuracy 0.9, 1000 texts": 1,
-        "bitext F1, 500 sentences": 1,
-        "pairs, 600 pairs": 1,
-        "Spearman, 200 pairs": 2,
-        "Spearman, 1379 pairs": 1,
-        "ten probes, 300 texts": 2,
-        "ten probes, 2000 texts": 1,
-        "k-means, 300 texts, 10 draws": 1,
-        "k-means, 1000 texts, 10 draws": 1,
+        **{_NDCG.format(count): 2 for count in (50, 150, 300, 1000)},
+        **{"accuracy 0.9, 150 texts": 1, "accuracy 0.9, 1000 texts": 1, "bitext F1, 500 sentences": 1},
+        **{"pairs, 600 pairs": 1, "Spearman, 200 pairs": 2, "Spearman, 1379 pairs": 1},
+        **{"ten probes, 300 texts": 2, "ten probes, 2000 texts": 1, **_KMEANS},
     },
     "41 tasks": {
-        "nDCG, 50 queries": 2,
-        "nDCG, 150 queries": 2,
-        "nDCG, 300 queries": 4,
-        "nDCG, 1000 queries": 5,
-        "pairs, 600 pairs": 3,
-        "Spearman, 200 pairs": 7,
-        "Spearman, 1379 pairs": 2,
-        "ten probes, 300 texts": 2,
-        "ten probes, 2000 texts": 6,
-        "k-means, 300 texts, 10 draws": 7,
-        "k-means, 1000 texts, 10 draws": 1,
+        **{_NDCG.format(count): tasks for count, tasks in ((50, 2), (150, 2), (300, 4), (1000, 5))},
+        **{"pairs, 600 pairs": 3, "Spearman, 200 pairs": 7, "Spearman, 1379 pairs": 2},
+        **{"ten probes, 300 texts": 2, "ten probes, 2000 texts": 6},
+        **{**_KMEANS, "k-means, 300 texts, 10 draws": 7},
     },
 }
 LARGE = {
-    "nDCG, 300 queries": 4,
-    "nDCG, 1000 queries": 4,
-    "accuracy 0.9, 1000 texts": 2,
-    "bitext F1, 500 sentences": 1,
-    "pairs, 600 pairs": 1,
-    "Spearman, 1379 pairs": 3,
-    "ten probes, 300 texts": 1,
-    "ten probes, 2000 texts": 2,
-    "k-means, 300 texts, 10 draws": 1,
-    "k-means, 1000 texts, 10 draws": 1,
+    **{"nDCG, 300 queries": 4, "nDCG, 1000 queries": 4, "accuracy 0.9, 1000 texts": 2},
+    **{"bitext F1, 500 sentences": 1, "pairs, 600 pairs": 1, "Spearman, 1379 pairs": 3},
+    **{"ten probes, 300 texts": 1, "ten probes, 2000 texts": 2, **_KMEANS},
 }
 TRAININGS = {
     "8 trained tasks, 5 seeds": {"5 seeds, 277 examples": 4, "5 seeds, 2000 examples": 4},
@@ -523,6 +502,11 @@ class Trials:
     def share(self, code: int) -> float:
         """The share of trials with an exit code."""
         return float((self.exit_code == code).mean())
+
+    def show(self, bar: str, figures: dict[str, float], misses: Sequence[str]) -> Figures:
+        """What a line shows, and which bars it misses."""
+        about = {"name": self.line.name, "trials": len(self.exit_code), "seconds": self.seconds}
+        return Figures(bar=bar, figures=figures, misses=tuple(misses), **about)
 
 
 Row = tuple[list[list[Any]], list[list[Any]], int]
@@ -656,9 +640,8 @@ class Simulation:
 def _lines(rows: Sequence[Sequence[Sequence[Any]]]) -> Lines:
     numbers = np.array([[line[:6] for line in row] for row in rows], dtype=float)
     verdicts = np.array([[line[6] for line in row] for row in rows])
-    return Lines(*(), **dict(zip(
-        ("delta", "low", "high", "margin", "error", "truth"), np.moveaxis(numbers, 2, 0), strict=True
-    )), verdict=verdicts)  # fmt: skip
+    names = ("delta", "low", "high", "margin", "error", "truth")
+    return Lines(**dict(zip(names, np.moveaxis(numbers, 2, 0), strict=True)), verdict=verdicts)
 
 
 # --- bars ---------------------------------------------------------------------------------------------------
@@ -738,10 +721,7 @@ def equal_models(found: Trials) -> Figures:
         "high miss": float((found.mean.high < 0).mean()),
         "any task red": float((found.tasks.verdict == "regressed").any(axis=1).mean()),
     }
-    return Figures(
-        bar="bar1", name=found.line.name, trials=count, figures=figures, misses=tuple(misses),
-        seconds=found.seconds,
-    )  # fmt: skip
+    return found.show("bar1", figures, misses)
 
 
 ALIKE = 3
@@ -880,10 +860,7 @@ def collapsed(found: Trials) -> Figures:
         "claimed": 100 * float(found.tasks.error[:, 0].mean()),
         "other task red": float((found.tasks.verdict[:, 1:] == "regressed").any(axis=1).mean()),
     }
-    misses = ("red",) if red < 0.99 - slack(0.99, count) else ()
-    return Figures(
-        bar="bar4", name=found.line.name, trials=count, figures=figures, misses=misses, seconds=found.seconds
-    )
+    return found.show("bar4", figures, ["red"] if red < 0.99 - slack(0.99, count) else [])
 
 
 FALLING = "20 mixed tasks of 300 and more, each loses a point"
@@ -908,10 +885,7 @@ def fallen(found: Trials) -> Figures:
         "true error": 100 * float(found.mean.delta.std()),
         "margin": 100 * float(found.mean.margin.mean()),
     }
-    misses = ("red",) if red < 0.8 - slack(0.8, count) else ()
-    return Figures(
-        bar="bar4", name=found.line.name, trials=count, figures=figures, misses=misses, seconds=found.seconds
-    )
+    return found.show("bar4", figures, ["red"] if red < 0.8 - slack(0.8, count) else [])
 
 
 BARS = ("bar1", "bar2", "bar3", "bar4")
@@ -932,14 +906,8 @@ def all_figures(simulation: Simulation, bars: Sequence[str], part: str = "") -> 
 
 def main() -> int:
     """Print the figures; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", choices=BARS, action="append", help="A bar; may be given again.")
-    parser.add_argument("--part", default="", help="Only lines with this in their names.")
-    parser.add_argument("--json", action="store_true", help="Print a JSON document for each line.")
-    given = parser.parse_args()
+    only = {"choices": BARS, "action": "append"}
+    given = read_options(__doc__, trials=1000, seed=0, processes=2, only=only, part="", json=False)
     print(json.dumps({"trials": given.trials, "seed": given.seed, "seeds": f"[{given.seed}, trial, name]"}))
     missed = []
     with ProcessPoolExecutor(given.processes) as pool:

@@ -13,12 +13,12 @@ flagged with hindsight (looked at once, and after every checkpoint), and of drop
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from measuring import read_options
 
 from harness.checks.difference import Difference, MeanDifference
 from harness.checks.units import NOTHING, Stratum, Units
@@ -149,10 +149,7 @@ def power(size: float, lasting: bool, curves: int, rng: np.random.Generator) -> 
 
 def main() -> None:
     """Print the shares."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--curves", type=int, default=300)
-    parser.add_argument("--watches", type=int, default=1000)
-    given, rng = parser.parse_args(), np.random.default_rng(SEED)
+    given, rng = read_options(__doc__, curves=300, watches=1000), np.random.default_rng(SEED)
     print(f"looks: {given.watches} watches of {CHECKPOINTS} equal checkpoints, seed {SEED}")
     for name, examples in SUITES.items():
         print(

@@ -143,4 +143,7 @@ def invoke(arguments: list[str]) -> int:
 def _interrupted() -> int:
     """The exit code after Ctrl-C, with its message."""
     click.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
+    # An interrupt that has left an exec(), such as that of a dataclass in an import, makes Python end by
+    # SIGINT whatever the exit code, unless another exec() comes after it.
+    exec("")
     return 130

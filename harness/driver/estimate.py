@@ -276,8 +276,5 @@ def with_expected_seconds(prepared: PreparedRun) -> Plan:
             time = TimeRange.of(SCORING)
         if time is not None and job.kind not in ("finetune", "select"):
             times[job.key] = time.seconds
-    jobs = [
-        replace(job, resources=replace(job.resources, seconds=times[job.key])) if job.key in times else job
-        for job in plan.jobs
-    ]
+    jobs = [job.change_resources(seconds=times[job.key]) if job.key in times else job for job in plan.jobs]
     return replace(plan, jobs=tuple(jobs))

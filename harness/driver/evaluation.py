@@ -313,10 +313,7 @@ def _with_memory(plan: Plan, prepared: PreparedRun, kind: str) -> Plan:
         return memory_of_job(weights.get(job.model, 0), trains=trains)
 
     jobs = [
-        replace(job, resources=replace(job.resources, memory=memory(job)))
-        if job.resources.needs_device
-        else job
-        for job in plan.jobs
+        job.change_resources(memory=memory(job)) if job.resources.needs_device else job for job in plan.jobs
     ]
     return replace(plan, jobs=tuple(jobs))
 
@@ -344,7 +341,7 @@ def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Jo
     backbone = spec.backbone
     while not backbone.folder.is_dir() and backbone.key in starts:
         backbone = starts[backbone.key]
-    return replace(job, resources=replace(job.resources, devices=spec.recipe.devices(most, backbone)))
+    return job.change_resources(devices=spec.recipe.devices(most, backbone))
 
 
 @dataclass(frozen=True, kw_only=True)

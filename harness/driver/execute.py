@@ -399,7 +399,7 @@ class Driver:
         if failure.cause == "node":
             self._log.lost(job, failure.message)
         else:
-            self._log.ended(job, "retried", failure)
+            self._log.ended(job, "retried", cause=failure.reason, hint=failure.hint)
         self._set(job.key, "waiting")
         self._queue.push(job)
         return True
@@ -448,7 +448,7 @@ class Driver:
                 hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
             )
         self._set(job.key, "failed")
-        self._log.ended(job, "failed", failure)
+        self._log.ended(job, "failed", cause=failure.reason, hint=failure.hint)
         self._failures[job.key] = failure
         for key in self._dependants(job.key):
             self._set(key, "skipped")
@@ -462,7 +462,7 @@ class Driver:
     def _leave_out(self, job: Job, failure: Failure) -> None:
         """Go on without a member of a sweep whose training diverged: it has no scores."""
         self._listeners.event(job, Event(kind="failed", text=failure.message))
-        self._log.ended(job, "failed", failure)
+        self._log.ended(job, "failed", cause=failure.reason, hint=failure.hint)
         members = [key for key in self._dependants(job.key) if self._jobs[key].member]
         for key in (job.key, *members):
             self._outputs[key] = {}

@@ -138,9 +138,6 @@ class Forecast:
 class _Rate(TextColumn):
     """The loss of a training, and the tokens a second of work."""
 
-    def __init__(self) -> None:
-        super().__init__("")
-
     def render(self, task: Bar) -> Text:
         return Text(", ".join(_pace_parts(task)), style="dim")
 
@@ -153,9 +150,6 @@ def _pace_parts(bar: Bar) -> list[str]:
 
 class _Count(TextColumn):
     """How many tasks or runs are done, and of other work which part; nothing of work without parts."""
-
-    def __init__(self) -> None:
-        super().__init__("")
 
     def render(self, task: Bar) -> Text:
         if not task.total:
@@ -242,8 +236,8 @@ def _bars(console: Console, clock: Callable[[], float]) -> _Bars:
     return _Bars(
         TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
         BarColumn(bar_width=max(4, min(30, (console.width - 60) // 2))),
-        _Count(),
-        _Rate(),
+        _Count(""),
+        _Rate(""),
         _Left(compact=True),
         console=console,
         transient=True,

@@ -12,7 +12,7 @@ import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol
 
 from harness.core.errors import HarnessError, UsageError, nearest, unknown
 from harness.executors.run_log import Node
@@ -43,6 +43,11 @@ class Failure:
     traceback: str = ""
     fault: HarnessError | None = None
     cause: Cause = "job"
+
+    @property
+    def reason(self) -> str:
+        """The message, behind the kind of an error that is not the harness's own."""
+        return self.message if self.fault is not None or self.hint else f"{self.kind}: {self.message}"
 
     @staticmethod
     def of(problem: HarnessError) -> Failure:
@@ -151,16 +156,7 @@ class RaySettings:
         text = f"{RAY}:{text}" if text.startswith("//") else text  # --executor ray://HOST:PORT
         parts = [part.strip() for part in text.split(",") if part.strip()]
         address = parts.pop(0) if parts and "=" not in parts[0] else ""
-        given = _pairs(RAY, parts)
-        for name, value in given.items():
-            if not value:
-                raise UsageError(
-                    f"{name!r} is no setting of {RAY}.", hint="Type NAME=VALUE (docs/cluster.md)."
-                )
-            if name != "workers":
-                raise unknown("setting of ray", name, ("workers",), then="Type ray:ADDRESS,workers=N.")
-        workers = _number(RAY, "workers", given["workers"], int, least=1) if given else None
-        return RaySettings(address=address, workers=workers)
+        return RaySettings(address=address, **_read_values(RAY, RaySettings, parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,11 +202,10 @@ class SlurmSettings:
             UsageError: There is no such setting, or it cannot have this value.
         """
         parts = [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text) if part.strip()]
-        given = _pairs(SLURM, parts)
-        own = {name: _value(name, value) for name, value in given.items() if not name.startswith(_OTHER)}
-        others = {name: value for name, value in given.items() if name.startswith(_OTHER)}
-        sbatch = tuple((name.removeprefix(_OTHER), value) for name, value in others.items())
-        return SlurmSettings(**cast(dict[str, Any], own), sbatch=sbatch)
+        values = _read_values(SLURM, SlurmSettings, parts)
+        others = [name for name in values if name.startswith(_OTHER)]
+        sbatch = tuple((name.removeprefix(_OTHER), values.pop(name)) for name in others)
+        return SlurmSettings(**values, sbatch=sbatch)
 
 
 _OTHER = "sbatch."
@@ -224,49 +219,48 @@ _REMOVED = {"idle": "a worker ends when its jobs are done"}
 """What holds in place of settings of earlier versions."""
 
 
-def _value(name: str, text: str) -> str | int | float:
-    usual = {one.name: one.default for one in fields(SlurmSettings) if one.name != "sbatch"}
-    if name in _REMOVED:
-        raise UsageError(
-            f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}.", hint="Leave it out."
-        )
-    if name not in usual:
-        close = nearest(name, usual)
-        near = f"Did you mean {' or '.join(close)}? " if close else ""
-        has = ", ".join(f"{known}={value}" for known, value in usual.items())
-        raise UsageError(
-            f"{SLURM} has no setting {name!r}.",
-            hint=f"{near}It has: {has}; any option of sbatch is sbatch.NAME=VALUE.",
-        )
-    if name not in _LEAST:
-        return text
-    return _number(SLURM, name, text, int if isinstance(usual[name], int) else float, least=_LEAST[name])
-
-
-def _pairs(kind: str, parts: list[str]) -> dict[str, str]:
-    """Settings of an executor, typed as NAME=VALUE each.
+def _read_values(
+    kind: str, settings: type[RaySettings | SlurmSettings], parts: Sequence[str]
+) -> dict[str, Any]:
+    """The settings of an executor, typed as NAME=VALUE each.
 
     Raises:
-        UsageError: One is given twice.
+        UsageError: There is no such setting, it is given twice, or it cannot have this value.
     """
-    found: dict[str, str] = {}
+    usual = {one.name: one.default for one in fields(settings) if one.name not in ("address", "sbatch")}
+    found: dict[str, Any] = {}
     for part in parts:
         name, _, value = (text.strip() for text in part.partition("="))
         if name in found:
             raise UsageError(f"The setting {name} of {kind} is given twice.", hint="Leave one of them out.")
-        found[name] = value
+        if name in _LEAST and name in usual:
+            found[name] = _number(kind, name, value, float if isinstance(usual[name], float) else int)
+        elif name in usual or (kind == SLURM and name.startswith(_OTHER)):
+            found[name] = value
+        else:
+            raise _no_setting(kind, name, usual)
     return found
 
 
-Number = TypeVar("Number", int, float)
+def _no_setting(kind: str, name: str, usual: Mapping[str, object]) -> UsageError:
+    if kind == SLURM and name in _REMOVED:
+        return UsageError(
+            f"The setting {name} of {SLURM} was removed: {_REMOVED[name]}.", hint="Leave it out."
+        )
+    close = nearest(name, usual)
+    near = f"Did you mean {' or '.join(close)}? " if close else ""
+    has = ", ".join(f"{one}={'' if value is None else value}" for one, value in usual.items())
+    more = "; any option of sbatch is sbatch.NAME=VALUE" if kind == SLURM else ""
+    return UsageError(f"{kind} has no setting {name!r}.", hint=f"{near}It has: {has}{more}.")
 
 
-def _number(kind: str, name: str, text: str, of: type[Number], *, least: int) -> Number:
+def _number(kind: str, name: str, text: str, of: type[int | float]) -> int | float:
     """The value of a setting that is a number.
 
     Raises:
         UsageError: It is none, or too small.
     """
+    least = _LEAST[name]
     with contextlib.suppress(ValueError, OverflowError):
         if least <= (number := of(text)) < 2**31:
             return number

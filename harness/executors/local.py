@@ -17,7 +17,6 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Protocol
 
 from harness.core.errors import UsageError
 from harness.data.offline import forbid_network
@@ -40,44 +39,8 @@ LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
 
 
-class _Worker(Protocol):
-    """A worker, which runs one job at a time on a device."""
-
-    device: str
-
-    @property
-    def waits_on(self) -> Connection | None:
-        """The connection on which news of the running job come; None where it is over at once."""
-        ...
-
-    @property
-    def free(self) -> bool:
-        """Whether a job can be started."""
-        ...
-
-    def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
-        """Begin a job, which may use these devices."""
-        ...
-
-    def forget(self) -> None:
-        """Give back the memory of the loaded model; no job is running."""
-        ...
-
-    def poll(self, seconds: float) -> Finished | None:
-        """Pass on the events of the running job; returns its end, if it came within `seconds`."""
-        ...
-
-    def restart(self) -> None:
-        """Stop the running job, and be free."""
-        ...
-
-    def close(self) -> None:
-        """Stop, even if a job is running."""
-        ...
-
-
 class _InProcess:
-    """A worker in this process."""
+    """A worker in this process, whose job runs when its end is asked for."""
 
     def __init__(
         self,
@@ -94,7 +57,7 @@ class _InProcess:
 
     @property
     def waits_on(self) -> None:
-        """Nothing: a job runs when its end is asked for."""
+        """The connection on which news of the running job come: none, as it is over at once."""
 
     @property
     def free(self) -> bool:
@@ -102,9 +65,11 @@ class _InProcess:
         return self._next is None
 
     def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
+        """Begin a job, which may use these devices."""
         self._next = (job, inputs, devices)
 
     def forget(self) -> None:
+        """Give back the memory of the loaded model; no job is running."""
         self._context.forget()
 
     def poll(self, seconds: float) -> Finished | None:
@@ -117,6 +82,7 @@ class _InProcess:
             self._next = None
 
     def restart(self) -> None:
+        """Stop the running job, and be free."""
         self._next = None
 
     def close(self) -> None:
@@ -228,6 +194,9 @@ class Subprocess:
         theirs.close()  # so that the end of the process closes the pipe
 
 
+_Worker = _InProcess | Subprocess
+
+
 def _require_guard() -> None:
     """Refuse a script without a main guard: each worker process imports it, which would run it again."""
     script = getattr(sys.modules["__main__"], "__file__", None)
@@ -256,14 +225,10 @@ def end_repetition() -> None:
 def _serve(
     device: str, cache: Path, limits: WorkerLimits, libraries: Sequence[str], offline: bool, line: Connection
 ) -> None:
-    for number in (
-        signal.SIGINT,
-        signal.SIGUSR2,
-    ):  # the driver, or a scheduler's worker, decides when to stop
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit()
-    )  # so that what it shares with the driver is cleaned up
+    for number in (signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # the driver, or a scheduler's worker, decides when to stop
+    # So that what it shares with the driver is cleaned up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     _end_with_parent()
     for library in libraries:
         importlib.import_module(library)
@@ -321,8 +286,7 @@ class LocalExecutor:
         limits: WorkerLimits,
         libraries: Sequence[str] = LIBRARIES,
     ) -> None:
-        apart = functools.partial(Subprocess, libraries=libraries)
-        kind = _InProcess if len(devices) == 1 else apart
+        kind = _InProcess if len(devices) == 1 else functools.partial(Subprocess, libraries=libraries)
         self.name = f"local: {','.join(dict.fromkeys(devices))}"
         self._devices = tuple(dict.fromkeys(devices))
         self._workers: list[_Worker] = [

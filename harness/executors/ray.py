@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.core.errors import StoreError, UsageError
-from harness.executors.executor import Failure, Finished, Inputs, Listener, RaySettings, failed
+from harness.executors.executor import Cause, Failure, Finished, Inputs, Listener, RaySettings, failed
 from harness.executors.local import LAST_CHECKPOINT
 from harness.executors.node import WorkerSettings, refused
 from harness.executors.ray_cluster import (
+    Answer,
     Hello,
     RayWorker,
     Shape,
@@ -113,7 +114,7 @@ class RayExecutor:
         self._task = ray.remote(run_at_once).options(num_cpus=0, max_retries=SURVIVALS)
         self._listener: Listener = lambda _key, _event: None
         self._actors: list[_Actor] = []
-        self._waiting: dict[str, tuple[Job, bytes]] = {}
+        self._waiting: dict[str, tuple[Job, Inputs]] = {}
         self._tasks: dict[Any, Job] = {}
         self._share = 1.0
         self._probe: Job | None = None
@@ -155,7 +156,7 @@ class RayExecutor:
         self._room = self._settings.workers or self.most_devices()[0]
         if self.kind == "cuda" and share is None and probe is not None:
             self._probe = probe
-            self._waiting[probe.key] = (probe, pickle.dumps((probe, {})))
+            self._waiting[probe.key] = (probe, {})
         return self
 
     @property
@@ -170,9 +171,9 @@ class RayExecutor:
     def submit(self, job: Job, inputs: Inputs) -> None:
         """Take a job, which begins when an actor of its shape is idle, or at once if it needs no device."""
         if job.resources.needs_device:
-            self._waiting[job.key] = (job, pickle.dumps((job, dict(inputs))))
+            self._waiting[job.key] = (job, inputs)
         else:
-            self._tasks[self._task.remote(*self._sent, pickle.dumps((job, dict(inputs))))] = job
+            self._tasks[self._task.remote(*self._sent, pickle.dumps((job, inputs)))] = job
 
     def poll(self, seconds: float) -> list[Finished]:
         """Pass on events; gives the jobs that ended, after `seconds` at the latest.
@@ -337,7 +338,7 @@ class RayExecutor:
 
     def _send(self, actor: _Actor, job: Job) -> None:
         assert actor.hello is not None
-        _, content = self._waiting.pop(job.key)
+        content = pickle.dumps(self._waiting.pop(job.key))
         actor.job, actor.model, actor.used = job, job.model, time.monotonic()
         # A job whose actor is lost is tried again by the driver, on a new one.
         actor.call, actor.events = actor.handle.run.options(max_task_retries=0).remote(content), None
@@ -396,25 +397,31 @@ class RayExecutor:
                 raise refused(answer.refusal)
             actor.hello = answer
             return []
+        if actor.events is not None:  # those that were asked for last
+            with contextlib.suppress(errors.RayError):
+                self._pass_on(self._ray.get(actor.events))
+            actor.events = None
+        return self._end_of(answer)
+
+    def _pass_on(self, events: Sequence[tuple[str, Event]]) -> None:
+        """Pass on the events of jobs, but for the measuring run."""
+        for key, event in events:
+            if self._probe is None or key != self._probe.key:
+                self._listener(key, event)
+
+    def _end_of(self, answer: Answer | str) -> list[Finished]:
+        """The end of a job, whose last events are passed on; a machine that cannot work ends the run."""
         if isinstance(answer, str):
             raise refused(answer)
         events, finished = answer
-        if actor.events is not None:  # those that were asked for last
-            with contextlib.suppress(errors.RayError):
-                events = [*self._ray.get(actor.events), *events]
-            actor.events = None
-        for key, event in events:
-            if key != (self._probe.key if self._probe else ""):
-                self._listener(key, event)
+        self._pass_on(events)
         return [finished]
 
     def _hear(self, actor: _Actor) -> None:
         """Pass on the events of a running job that have come, and ask for more."""
         if actor.events is not None and self._ray.wait([actor.events], timeout=0)[0]:
             with contextlib.suppress(self._ray.exceptions.RayError):  # its end will say so
-                for key, event in self._ray.get(actor.events):
-                    if actor.job is not None and actor.job.key == key and actor.job is not self._probe:
-                        self._listener(key, event)
+                self._pass_on(self._ray.get(actor.events))
             actor.events = None
         if actor.events is None:
             actor.events = actor.handle.events.remote()
@@ -431,13 +438,9 @@ class RayExecutor:
             raise refused(f"No worker starts on the cluster. The last one said: {_last_line(error)}")
         if job is None:
             return []
-        memory = isinstance(error, self._ray.exceptions.OutOfMemoryError)
-        host = actor.hello.host
-        message = f"{host} ran out of memory." if memory else f"The worker on {host} was lost."
-        failure = Failure(
-            kind="WorkerLost", message=message, cause="memory" if memory else "node", traceback=str(error)
-        )
-        return [Finished(key=job.key, failure=failure)]
+        if isinstance(error, self._ray.exceptions.OutOfMemoryError):
+            return [_lost(job, f"{actor.hello.host} ran out of memory.", error, cause="memory")]
+        return [_lost(job, f"The worker on {actor.hello.host} was lost.", error)]
 
     def _end_task(self, ref: Any) -> list[Finished]:
         job, errors = self._tasks.pop(ref), self._ray.exceptions
@@ -446,15 +449,8 @@ class RayExecutor:
         except errors.RayTaskError as error:
             return [failed(job.key, error)]
         except errors.RayError as error:
-            message = "The node that ran it was lost."
-            failure = Failure(kind="WorkerLost", message=message, cause="node", traceback=str(error))
-            return [Finished(key=job.key, failure=failure)]
-        if isinstance(answer, str):
-            raise refused(answer)
-        events, finished = answer
-        for key, event in events:
-            self._listener(key, event)
-        return [finished]
+            return [_lost(job, "The node that ran it was lost.", error)]
+        return self._end_of(answer)
 
     def _is_probe(self, finished: Finished) -> bool:
         """Whether the end is that of the measuring run, which gives the share of a GPU of the others."""
@@ -463,6 +459,11 @@ class RayExecutor:
         self._share = _share_of_gpu(json.loads(finished.output.get("memory", b"{}")))
         self._probe = None
         return True
+
+
+def _lost(job: Job, message: str, error: Exception, *, cause: Cause = "node") -> Finished:
+    failure = Failure(kind="WorkerLost", message=message, cause=cause, traceback=str(error))
+    return Finished(key=job.key, failure=failure)
 
 
 def _share_of_gpu(measured: Mapping[str, float | None]) -> float:

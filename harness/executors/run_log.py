@@ -20,10 +20,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import psutil
 from pydantic import Field
@@ -174,40 +173,6 @@ def nodes_text(nodes: Sequence[Node]) -> str:
     return ", ".join(parts)
 
 
-class _Failure(Protocol):
-    """The reason why a job failed (harness.executors.Failure)."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def message(self) -> str: ...
-
-    @property
-    def hint(self) -> str | None: ...
-
-    @property
-    def fault(self) -> HarnessError | None: ...
-
-
-@dataclass(kw_only=True)
-class _Progress:
-    """A running job and how far it is."""
-
-    job: int
-    node: str
-    devices: tuple[str, ...]
-    since: float
-    step: str = ""
-    announced: float = 0.0
-    done: int = 0
-    total: int = 0
-    unit: str = ""
-
-    def announce(self, now: float, *, step: str, total: int = 0, unit: str = "") -> None:
-        self.step, self.announced, self.done, self.total, self.unit = step, now, 0, total, unit
-
-
 _SIDES = {"query": "encoding queries", "document": "encoding documents", "": "encoding texts"}
 
 
@@ -243,7 +208,7 @@ class RunLog:
         self._kinds = [job.kind for job in jobs]
         self._states = ["known" if job.key in known else "waiting" for job in jobs]
         self._counts = Counter(zip(self._kinds, self._states, strict=True))
-        self._running: dict[int, _Progress] = {}
+        self._running: dict[int, RunningJob] = {}
         self._elsewhere: set[int] = set()
         self._nodes: tuple[Node, ...] = ()
         self._beat, self._ended, self._reason = 0, "", ""
@@ -263,37 +228,46 @@ class RunLog:
         with self._lock:
             number = self._numbers[job.key]
             self._move(number, "running")
-            self._running[number] = _Progress(job=number, node="", devices=(), since=self._now())
+            self._running[number] = RunningJob(job=number, since=self._now())
 
     def heard(self, job: Job, event: Event) -> None:
         """Note how far a running job is."""
-        running = self._running.get(self._numbers[job.key])
-        if running is None:
-            return
+        number = self._numbers[job.key]
+        with self._lock:
+            running = self._running.get(number)
+            if running is not None:
+                self._running[number] = running.model_copy(update=self._changes(running, event))
+
+    def _changes(self, running: RunningJob, event: Event) -> dict[str, Any]:
+        """What an event changes of a running job; the lock is held."""
         match event.kind:
             case "placed":
-                with self._lock:
-                    running.node, running.devices, running.since = event.text, event.devices, self._now()
-                    devices = list(event.devices)
-                    self._append(running.since, running.job, "started", node=event.text, devices=devices)
+                node, devices, now = event.text, event.devices, self._now()
+                self._append(now, running.job, "started", node=node, devices=list(devices))
+                return {"node": node, "devices": devices, "since": now}
             case "encoded" | "ranked":
-                running.done += event.tokens if running.unit == "tokens" else event.texts
+                return {"done": running.done + (event.tokens if running.unit == "tokens" else event.texts)}
             case "trained":
-                running.done += event.steps
+                return {"done": running.done + event.steps}
             case "stage":
-                running.announce(self._now(), step=event.text)
+                return self._announce(event.text)
             case "encoding":
                 total, unit = (event.tokens, "tokens") if event.tokens else (event.texts, "texts")
-                running.announce(self._now(), step=_SIDES[event.text], total=total, unit=unit)
+                return self._announce(_SIDES[event.text], total, unit)
             case "ranking":
-                running.announce(self._now(), step=event.text, total=event.texts, unit="texts")
+                return self._announce(event.text, event.texts, "texts")
             case "training":
-                running.announce(self._now(), step="training", total=event.steps, unit="steps")
+                return self._announce("training", event.steps, "steps")
+        return {}
 
-    def ended(self, job: Job, how: Ending, failure: _Failure | None = None) -> None:
+    def _announce(self, step: str, total: int = 0, unit: str = "") -> dict[str, Any]:
+        """What changes with a job's next step."""
+        return {"step": step, "announced": self._now(), "done": 0, "total": total, "unit": unit}
+
+    def ended(self, job: Job, how: Ending, *, cause: str = "", hint: str | None = None) -> None:
         """Note the end of a job, of an attempt that is made again ("retried"), or of a job that never ran."""
         state = "waiting" if how == "retried" else how
-        self._end(job, state, how, **({} if failure is None else _cause(failure)))
+        self._end(job, state, how, cause=_shortened(cause), hint=_shortened(hint or ""))
 
     def lost(self, job: Job, reason: str) -> None:
         """Note that a running job was lost with its node, and waits again."""
@@ -377,7 +351,7 @@ class RunLog:
             "ended": self._ended,
             "reason": self._reason,
             "counts": counts,
-            "running": [asdict(one) for one in self._running.values()],
+            "running": [job.model_dump() for job in self._running.values()],
             "elsewhere": sorted(self._elsewhere),
             "nodes": [node.model_dump(exclude_defaults=True) for node in self._nodes],
         }
@@ -427,12 +401,6 @@ def _command_text(words: Sequence[str]) -> str:
     "harness run --prompt 'query=a b'"
     """
     return shlex.join([Path(words[0]).name.replace("__main__.py", "harness"), *words[1:]])
-
-
-def _cause(failure: _Failure) -> dict[str, str]:
-    plain = failure.fault is not None or failure.hint
-    text = failure.message if plain else f"{failure.kind}: {failure.message}"
-    return {"cause": _shortened(text), "hint": _shortened(failure.hint or "")}
 
 
 def _shortened(text: str) -> str:

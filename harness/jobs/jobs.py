@@ -110,6 +110,10 @@ class Job:
         artifact = getattr(self.work, "artifact", None)
         return artifact.key if isinstance(artifact, Artifact) else ""
 
+    def change_resources(self, **changes: Any) -> Job:
+        """The job with other values of its resources."""
+        return replace(self, resources=replace(self.resources, **changes))
+
 
 def with_weights(artifact: Artifact, remote: Remote | None = None) -> Artifact:
     """A trained model with the folder and the weights that it has now; the same where it is not there.
@@ -410,44 +414,36 @@ def record_output(record: Record, examples: Examples, run: Examples | None = Non
     contents: dict[str, bytes] = {}
     parts: dict[str, ExamplesPart | RunPart] = {}
     if examples:
-        contents["examples"] = _examples_bytes(examples)
-        parts["examples"] = _examples_part(examples, contents["examples"])
+        contents["examples"] = _parquet({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+        parts["examples"] = ExamplesPart(
+            file="", rows=len(examples["example_id"]), sha256=_sha256(contents["examples"])
+        )
     if run:
         contents["run"] = _run_bytes(run)
-        parts["run"] = _run_part(run, contents["run"])
+        sha256, depth = _sha256(contents["run"]), max(run["rank"])
+        parts["run"] = RunPart(file="", rows=len(run["rank"]), sha256=sha256, depth=depth)
     return {"record": record.model_copy(update=parts).to_json().encode(), **contents}
 
 
-def _examples_part(examples: Examples, content: bytes) -> ExamplesPart:
-    rows = len(examples["example_id"])
-    return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
-
-
-def _examples_bytes(examples: Examples) -> bytes:
-    """The per-example file (Parquet) of an outcome."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def _run_part(run: Examples, content: bytes) -> RunPart:
-    digest = hashlib.sha256(content).hexdigest()
-    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=max(run["rank"]))
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _run_bytes(run: Examples) -> bytes:
-    """The run file (Parquet) of an outcome."""
+    """The run file of an outcome, whose columns have types of their own."""
+    import pyarrow as pa
+
+    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
+    return _parquet({name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)})
+
+
+def _parquet(columns: Mapping[str, Any]) -> bytes:
+    """A Parquet file of columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
-    table = pa.table({name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)})
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(pa.table(columns), buffer, compression="zstd")
     return buffer.getvalue()
 
 
@@ -536,13 +532,17 @@ class _Known:
 
 def check_texts(texts: Sequence[str], role: Role) -> None:
     """Refuse rows that are not text, naming the row."""
-    side = {"query": "query", "document": "document", "": "text"}[role]
+    side = role or "text"
     if not len(texts):
-        raise DataError(f"The data set is empty: it has no {side} at all.")
+        raise DataError(f"The data set is empty: it has no {side} at all.", hint=_LOOK)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             what = "nothing" if text is None else f"a {type(text).__name__}"
             raise DataError(
                 f"A row of the data set cannot be read: its {side} is {what} instead of text "
-                f"(number {row + 1} of {len(texts)} that were to be encoded)."
+                f"(number {row + 1} of {len(texts)}).",
+                hint=_LOOK,
             )
+
+
+_LOOK = "Look into the data, or leave the task out with --tasks; docs/data-root.md says what data must be."

@@ -20,7 +20,7 @@ from harness.core.encoding import Ranking
 from harness.core.errors import DataError
 from harness.core.types import Outcome
 from harness.jobs.context import Event, JobContext
-from harness.jobs.jobs import ScoreJob, model_part
+from harness.jobs.jobs import ScoreJob, check_texts, model_part
 from harness.search.bm25 import NAME, STOP_WORDS
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class BM25Ranker:
         candidates: Sequence[Sequence[int]] | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """The best documents of each query (see harness.core.types.TextRanker)."""
-        _require_texts(queries, "query")
-        _require_texts(documents, "document")
+        check_texts(queries, "query")
+        check_texts(documents, "document")
         started = time.monotonic()
         words = _Words(self._ranking, language or ENGLISH)
         self.languages[language or ENGLISH] = words.facts
@@ -227,19 +227,6 @@ class BM25Ranker:
                     at = given[np.argsort(-scores[given], kind="stable")]
                 yield at, scores[at]
             self._progress("", 0, len(part))
-
-
-_LOOK = "Look into the data, or leave the task out with --tasks; docs/data-root.md says what data must be."
-
-
-def _require_texts(texts: Sequence[str], side: str) -> None:
-    if not len(texts):
-        raise DataError(f"The data set is empty: it has no {side} at all.", hint=_LOOK)
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise DataError(
-                f"A row of the data set cannot be read: {side} number {row + 1} is {text!r}.", hint=_LOOK
-            )
 
 
 def _frequent(rows: Sequence[Sequence[int]]) -> frozenset[int]:

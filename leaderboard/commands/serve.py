@@ -137,7 +137,7 @@ def _serve(settings: SiteSettings, host: str, port: int, workers: int) -> int:
         finally:
             ends.set()
             refresher.join()
-    return 0
+    raise KeyboardInterrupt  # as a single worker ends: only a signal ends it
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -13,9 +13,6 @@ if _shift:
     time.time = lambda: _now() + _shift  # before anything reads it
 
 from harness.driver.execute import Driver  # noqa: E402
-from harness.executors.executor import Executor, Listener  # noqa: E402
-from harness.executors.local import LocalExecutor  # noqa: E402
-from harness.jobs.context import WorkerLimits  # noqa: E402
 from harness.storage.store import Store  # noqa: E402
 from queued_jobs import plan  # noqa: E402
 
@@ -23,12 +20,8 @@ from queued_jobs import plan  # noqa: E402
 def main() -> int:
     """Run the plan with one worker here, and print how many scores were made here and elsewhere."""
     root = Path(sys.argv[1])
-
-    def opened(listener: Listener) -> Executor:
-        return LocalExecutor(("cpu",), cache=root / "cache", listener=listener, limits=WorkerLimits())
-
     planned = plan(root, int(sys.argv[2]), seconds=float(sys.argv[3]))
-    made = Driver(planned, store=Store(root / "results"), cache=root / "cache", open_executor=opened)
+    made = Driver(planned, store=Store(root / "results"), cache=root / "cache")
     found = [result.how for result in made.run()]
     print(found.count("done"), found.count("shared"))
     return 0 if {*found} <= {"done", "shared", "cached"} else 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from harness.core.errors import shortened
 from harness.core.lineage import Lineage
@@ -129,8 +130,6 @@ def _print_trained_results(suite: Suite, report: Report, console: Console) -> No
 
 def _suite_table(suite: Suite, report: Report) -> Table:
     """The table of a suite: a row for each task, a column for each model, or for its seeds together."""
-    from rich.table import Table
-
     table = Table(title=f"{suite.heading}, scores × 100")
     for name in ("task", "type", "metric"):
         table.add_column(name)
@@ -143,24 +142,16 @@ def _suite_table(suite: Suite, report: Report) -> Table:
             continue
         cells: list[str] = []
         for group in groups:
-            hows = [
-                report.result(one, task).how for one in group for task in report.tasks_of(suite, column, one)
+            results = [
+                report.result(one, task) for one in group for task in report.tasks_of(suite, column, one)
             ]
             scores = [report.aggregates(one, suite).columns[column.name] for one in group]
-            near = any(
-                is_approximate(report.result(one, task).record)
-                for one in group
-                for task in report.tasks_of(suite, column, one)
-            )
-            chose = column_chose(column, report.lineage(group[0]))
-            cells += _cells(spread_text(scores), hows, _marks(chose, near)) if hows else ["", ""]
+            marks = [CHOSE] if column_chose(column, report.lineage(group[0])) else []
+            marks += [APPROXIMATE] if any(is_approximate(result.record) for result in results) else []
+            hows = [result.how for result in results]
+            cells += _cells(spread_text(scores), hows, marks) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
-
-
-def _marks(chose: bool, approximate: bool) -> list[str]:
-    """The marks of a score that chose the model, or is from an approximate search."""
-    return [*([CHOSE] if chose else []), *([APPROXIMATE] if approximate else [])]
 
 
 def _cells(score: str, hows: Sequence[str], marks: Sequence[str]) -> list[str]:
@@ -212,8 +203,6 @@ def impossible_results(prepared: PreparedRun) -> list[Result]:
 
 def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
     """Print each reason once; tasks without data share one reason, whichever data set each lacks."""
-    from rich.text import Text
-
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for result in results:
         if result.failure is not None:
@@ -233,7 +222,7 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
 def _reason(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
     if isinstance(failure.fault, DataMissing):
         return "", "no data", ""
-    return prepared.label(result.cell.subject), _message(failure), failure.hint or ""
+    return prepared.label(result.cell.subject), failure.reason, failure.hint or ""
 
 
 def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str, str]:
@@ -247,11 +236,7 @@ def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str,
         return shortened(tasks), failure.message + likewise, hint
     several = len(prepared.subjects) > 1
     model = f"{prepared.label(group[0].cell.subject)}: " if several else ""
-    return model + shortened(tasks), _message(failure), hint
-
-
-def _message(failure: Failure) -> str:
-    return failure.message if failure.fault or failure.hint else f"{failure.kind}: {failure.message}"
+    return model + shortened(tasks), failure.reason, hint
 
 
 SCHEMA = 1

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.table import Table
+
 from harness.core.terminal import print_table
 from harness.driver.report.suite import CHOSE, mean_text, record_chose, shown_only_lines
-from harness.results.scores import (
-    TaskResult,
-    TrainedResult,
-    score_text,
-)
+from harness.results.scores import TaskResult, TrainedResult, score_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from harness.results.bootstrap import Interval
-
 
 KINDS = {
     "fresh": "fresh seeds of ours at the chosen cell",
@@ -79,8 +75,6 @@ def _bounds(found: Interval | None) -> list[float] | None:
 
 def print_trained_result(found: TrainedResult, title: str, console: Console) -> None:
     """Print the table of a model's trained tasks, and the mean with both of its intervals."""
-    from rich.table import Table
-
     table = Table(title=f"{title}, scores × 100")
     table.add_column("task")
     others = ("last", "cross-fitted") if any(row.best_counts for row in found.rows) else ()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harness.commands import status
-from harness.executors.executor import Failure
 from harness.executors.run_log import Node, RunLog
 from harness.jobs.context import Event
 from harness.jobs.jobs import Job, Resources
@@ -50,9 +49,7 @@ def run(results: Path, now: list[float]) -> RunLog:
     log.heard(TRAINING, Event(kind="training", steps=1000))
     now[0] = 600.0
     log.ended(RUNS[0], "done")
-    log.ended(
-        RUNS[1], "failed", Failure(kind="DataError", message="No such file.", hint="Type harness data.")
-    )
+    log.ended(RUNS[1], "failed", cause="No such file.", hint="Type harness data.")
     log.submitted(RUNS[2])
     log.heard(RUNS[2], Event(kind="placed", text="gpu-2", devices=("cuda:0",)))
     now[0] = 1200.0

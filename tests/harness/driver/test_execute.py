@@ -16,8 +16,9 @@ from rich.console import Console
 from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
+from harness.core.encoding import Encoding
 from harness.core.errors import DataError, ModelError, StoreError
-from harness.core.types import Column, Purpose, Suite, Task
+from harness.core.types import Column, Suite, Task
 from harness.data.locate import DataSettings
 from harness.driver.execute import Driver, Listeners, Result
 from harness.driver.report.run import Report
@@ -31,6 +32,7 @@ from harness.plan import catalog
 from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import PreparedRun, Request
 from harness.storage.leases import Leases
+from harness.storage.record import Record
 from harness.storage.store import Store
 from harness.storage.vectors import Space
 from worker_jobs import Greedy, LookThenAsk, Say
@@ -58,11 +60,17 @@ def suite_of(*tasks: Task) -> Suite:
     )
 
 
-def plan(tmp_path: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), force: bool = False) -> Plan:
-    suite = suite_of(*tasks)
-    subjects = [ConfiguredModel(artifact=artifact(tmp_path, key=k), encoding=encoding()) for k in keys]
-    settings = DataSettings(cache=tmp_path / "cache")
-    return Plan.make(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
+def plan(
+    tmp_path: Path,
+    *tasks: Task,
+    keys: tuple[str, ...] = ("a" * 64,),
+    how: Encoding | None = None,
+    suites: Sequence[Suite] = (),
+    **options: Any,
+) -> Plan:
+    subjects = [ConfiguredModel(artifact=artifact(tmp_path, key=k), encoding=how or encoding()) for k in keys]
+    given = {"store": Store(tmp_path / "r"), "settings": DataSettings(cache=tmp_path / "cache"), **options}
+    return Plan.make(subjects, suites or [suite_of(*tasks)], **given)
 
 
 def run(tmp_path: Path, planned: Plan, **options: object) -> tuple[Driver, tuple[Result, ...]]:
@@ -70,19 +78,32 @@ def run(tmp_path: Path, planned: Plan, **options: object) -> tuple[Driver, tuple
     return made, made.run()
 
 
+def record_of(result: Result) -> Record:
+    assert result.record is not None
+    return result.record
+
+
+def report_of(tmp_path: Path, planned: Plan, results: tuple[Result, ...], suites: Sequence[Suite]) -> Report:
+    subjects = (planned.cells[0].subject,)
+    prepared = PreparedRun(
+        request=Request(models=(), suites=()), asked=(), subjects=subjects, suites=tuple(suites),
+        plan=planned, store=Store(tmp_path / "r"), cache=tmp_path,
+    )  # fmt: skip
+    return Report(prepared=prepared, results=results, texts_encoded=0, tokens_encoded=0)
+
+
 def test_a_run_encodes_scores_and_records(tmp_path: Path, encoders: Encoders) -> None:
     made, (result,) = run(tmp_path, plan(tmp_path, task()))
     assert result.how == "done"
-    assert result.record is not None
     assert made.texts_encoded == 3  # both sides have one prompt and one tower: each text once
     encoder = encoders["a" * 64]
-    expected = 2 * encoder.encode(["one", "two", "three"]).mean()
-    assert result.record.main_score == pytest.approx(float(expected))
-    assert result.record.provenance["texts"] == 6
-    assert result.record.provenance["texts_encoded"] == 3
-    assert result.record.provenance["prompts_applied"] == {"query": "", "document": ""}
-    assert result.record.examples is not None
-    assert result.record.examples.rows == 1
+    expected, record = 2 * encoder.encode(["one", "two", "three"]).mean(), record_of(result)
+    assert record.main_score == pytest.approx(float(expected))
+    assert record.provenance["texts"] == 6
+    assert record.provenance["texts_encoded"] == 3
+    assert record.provenance["prompts_applied"] == {"query": "", "document": ""}
+    assert record.examples is not None
+    assert record.examples.rows == 1
 
 
 def test_a_damaged_shard_is_encoded_again_and_the_score_is_right(tmp_path: Path, encoders: Encoders) -> None:
@@ -91,9 +112,7 @@ def test_a_damaged_shard_is_encoded_again_and_the_score_is_right(tmp_path: Path,
     shard.write_bytes(shard.read_bytes()[:-24] + bytes(24))
     made, (second,) = run(tmp_path, plan(tmp_path, task(), force=True), again=True)
     assert made.texts_encoded == 3
-    assert first.record is not None
-    assert second.record is not None
-    assert second.record.main_score == first.record.main_score
+    assert record_of(second).main_score == record_of(first).main_score
 
 
 class MinuteEncoder(FakeEncoder):
@@ -156,20 +175,14 @@ def test_vectors_are_dropped_once_a_model_has_all_its_scores(tmp_path: Path, enc
 
 
 def test_scores_on_float16_do_not_depend_on_what_was_cached(tmp_path: Path, encoders: Encoders) -> None:
-    half = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding(vectors="float16"))
-    settings = DataSettings(cache=tmp_path / "cache")
-    store = Store(tmp_path / "r")
-    found = []
-    for _ in range(2):
-        planned = Plan.make([half], [suite_of(task())], store=store, settings=settings, force=True)
-        found.append(run(tmp_path, planned, again=True)[1][0].record)
-    _, (whole,) = run(tmp_path, plan(tmp_path, task()))
-    assert found[0] is not None
-    assert found[1] is not None
-    assert whole.record is not None
-    assert found[0].main_score == found[1].main_score != whole.record.main_score
-    assert found[0].main_score == pytest.approx(whole.record.main_score, abs=1e-3)  # type: ignore[arg-type]
-    assert found[0].key != whole.record.key
+    half = encoding(vectors="float16")
+    planned = [plan(tmp_path, task(), how=half, force=True) for _ in range(2)]
+    found = [record_of(run(tmp_path, one, again=True)[1][0]) for one in planned]
+    _, (result,) = run(tmp_path, plan(tmp_path, task()))
+    whole = record_of(result)
+    assert found[0].main_score == found[1].main_score != whole.main_score
+    assert found[0].main_score == pytest.approx(whole.main_score, abs=1e-3)  # type: ignore[arg-type]
+    assert found[0].key != whole.key
 
 
 def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None:
@@ -180,20 +193,14 @@ def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None
 
 
 def test_query_and_document_prompts_are_encoded_apart(tmp_path: Path, encoders: Encoders) -> None:
-    planned = plan(tmp_path, task())
     prompted = encoding(prompts=(("query", "q: "), ("document", "d: ")))
-    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=prompted)
-    settings = DataSettings(cache=tmp_path / "cache")
-    suite = suite_of(task())
-    planned = Plan.make([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
-    made, (result,) = run(tmp_path, planned)
+    made, (result,) = run(tmp_path, plan(tmp_path, task(), how=prompted))
     assert made.texts_encoded == 6
     encoder = encoders["a" * 64]
     assert [call[0] for call in encoder.calls] == ["q: ", "d: "]
     texts = ["one", "two", "three"]
     expected = encoder.encode(texts, prompt="q: ").mean() + encoder.encode(texts, prompt="d: ").mean()
-    assert result.record is not None
-    assert result.record.main_score == pytest.approx(float(expected))
+    assert record_of(result).main_score == pytest.approx(float(expected))
 
 
 def test_two_models_in_both_orders_score_as_alone(tmp_path: Path, encoders: Encoders) -> None:
@@ -251,10 +258,8 @@ def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
 def test_force_runs_again_and_takes_the_place(tmp_path: Path, encoders: Encoders) -> None:
     _, (first,) = run(tmp_path, plan(tmp_path, task()))
     _, (second,) = run(tmp_path, plan(tmp_path, task(), force=True), again=True)
-    assert second.how == "done"
-    assert first.record is not None
-    assert second.record is not None
-    assert second.record.provenance["texts_encoded"] == 0
+    assert (first.how, second.how) == ("done", "done")
+    assert record_of(second).provenance["texts_encoded"] == 0
     assert len(list(Store(tmp_path / "r").records())) == 1
 
 
@@ -420,22 +425,10 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     one = task("Find", texts=("a",))
     other = replace(task("Find", texts=("b",)), data=replace(one.data, content="d" * 8))
     suites = (suite_of(one), suite_of(other))
-    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
-    settings = DataSettings(cache=tmp_path / "cache")
-    planned = Plan.make([subject], suites, store=Store(tmp_path / "r"), settings=settings)
-    _, results = run(tmp_path, planned)
-    prepared = PreparedRun(
-        request=Request(models=(), suites=()),
-        asked=(),
-        subjects=(subject,),
-        suites=suites,
-        plan=planned,
-        store=Store(tmp_path / "r"),
-        cache=tmp_path,
-    )
-    report = Report(prepared=prepared, results=results, texts_encoded=0, tokens_encoded=0)
+    planned = plan(tmp_path, suites=suites)
+    report = report_of(tmp_path, planned, run(tmp_path, planned)[1], suites)
     vectors = FakeEncoder(salt="a" * 64)
-    found = [report.aggregates(subject, suite).columns["Find"] for suite in suites]
+    found = [report.aggregates(planned.cells[0].subject, suite).columns["Find"] for suite in suites]
     assert found == [pytest.approx(2 * float(vectors.encode([text]).mean())) for text in ("a", "b")]
 
 
@@ -451,20 +444,9 @@ def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_ow
     if asked:
         suites = [catalog._only(replace(suite_of(*every), name="mteb", title="MTEB"), asked)]
     assert [suite.name for suite in suites] == list(names)
-    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
-    store, settings = Store(tmp_path / "r"), DataSettings(cache=tmp_path / "cache")
-    planned = Plan.make([subject], suites, store=store, settings=settings)
+    planned = plan(tmp_path, suites=suites)
     _, results = run(tmp_path, planned)
-    prepared = PreparedRun(
-        request=Request(models=(), suites=()),
-        asked=(),
-        subjects=(subject,),
-        suites=tuple(suites),
-        plan=planned,
-        store=store,
-        cache=tmp_path,
-    )
-    report = Report(prepared=prepared, results=results, texts_encoded=0, tokens_encoded=0)
+    report = report_of(tmp_path, planned, results, suites)
     (shown,) = report.to_json()["suites"]
     scores = [result.record.main_score for result in results if result.record]
     assert shown["mean_over_requested"] == {"value": pytest.approx(sum(scores) / 2), "there": 2, "wanted": 2}
@@ -479,15 +461,9 @@ def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_ow
 
 
 def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> None:
-    def planned(purpose: Purpose) -> Plan:
-        subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
-        settings = DataSettings(cache=tmp_path / "cache")
-        store = Store(tmp_path / "r")
-        return Plan.make([subject], [suite_of(task())], store=store, settings=settings, purpose=purpose)
-
     hows = []
     for purpose in ("trial", "final", "trial"):
-        _, (result,) = run(tmp_path, planned(purpose))  # type: ignore[arg-type]
+        _, (result,) = run(tmp_path, plan(tmp_path, task(), purpose=purpose))
         hows.append((result.how, result.record and result.record.purpose))
     assert hows == [("done", "trial"), ("done", "final"), ("cached", "final")]
 
@@ -495,16 +471,10 @@ def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> N
 def test_the_rate_counts_the_time_spent_encoding_while_scoring(tmp_path: Path, encoders: Encoders) -> None:
     """Nine tokens in an encoding of 0.2 s: 45 a second at most, whichever job encoded them."""
 
-    class Slow(FakeEncoder):
-        def encode(self, *args: Any, **kwargs: Any) -> Any:
-            time.sleep(0.2)
-            return super().encode(*args, **kwargs)
-
-    encoders["a" * 64] = Slow()
+    encoders["a" * 64] = SlowEncoder()
     _, (result,) = run(tmp_path, plan(tmp_path, task()))
-    assert result.record is not None
-    assert 0 < result.record.provenance["tokens_per_second"] <= 45
-    assert result.record.provenance["seconds"]["encode"] >= 0.2
+    assert 0 < record_of(result).provenance["tokens_per_second"] <= 45
+    assert record_of(result).provenance["seconds"]["encode"] >= 0.2
 
 
 def test_after_the_budget_no_job_is_started_and_the_next_run_goes_on(
@@ -528,10 +498,7 @@ def test_a_budget_that_suffices_changes_nothing(tmp_path: Path, encoders: Encode
 
 def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
     lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
-    suite = suite_of(lost, task())
-    settings = DataSettings(offline=True, cache=tmp_path)
-    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
-    planned = Plan.make([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    planned = plan(tmp_path, lost, task(), settings=DataSettings(offline=True, cache=tmp_path))
     assert [c.task.name for c in planned.impossible] == ["Lost"]
     assert [c.task.name for c in planned.open] == ["Fake"]
     assert "harness data pull" in str(planned.impossible[0].problem)
@@ -544,10 +511,9 @@ def test_notes_are_told_once_with_their_tasks(tmp_path: Path, encoders: Encoders
     own = {("a", "One"): ["of a"], ("a", "Two"): ["of a"], ("b", "One"): ["of b"], ("b", "Two"): []}
 
     def noted(result: Result) -> Result:
-        assert result.record is not None
         notes = ["everywhere", *own[result.cell.subject.artifact.key[0], result.cell.task.name]]
-        changed = {**result.record.provenance, "notes": notes}
-        return replace(result, record=result.record.model_copy(update={"provenance": changed}))
+        changed = {**record_of(result).provenance, "notes": notes}
+        return replace(result, record=record_of(result).model_copy(update={"provenance": changed}))
 
     report = Report(
         prepared=None,  # type: ignore[arg-type]

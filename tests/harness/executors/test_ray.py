@@ -42,7 +42,7 @@ SUPPORT = Path(ray_jobs.__file__).parent
         ("ray:auto,worker=2", "Did you mean workers?"),
         ("ray:auto,workers=0", "a whole number, 1 or more"),
         ("ray:auto,workers=2,workers=3", "given twice"),
-        ("ray:auto,workers", "no setting of ray"),
+        ("ray:auto,workers", "cannot be ''"),
     ],
 )
 def test_a_wrong_executor_is_refused(text: str, words: str) -> None:

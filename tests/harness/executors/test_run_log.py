@@ -46,7 +46,8 @@ class Logged:
 
     def end(self, one: Job, how: Any = "done", failure: Failure | None = None, *, at: float) -> None:
         self.now = at
-        self.log.ended(one, how, failure)
+        why = {} if failure is None else {"cause": failure.reason, "hint": failure.hint}
+        self.log.ended(one, how, **why)
 
     def read(self) -> RunStatus:
         self.log._write_heartbeat()

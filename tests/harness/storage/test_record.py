@@ -224,24 +224,18 @@ def test_a_lineage_says_what_was_chosen_by_which_tasks() -> None:
     assert (alone.choices, alone.choices_text) == ({}, "")
 
 
-def test_records_of_schema_4_are_read() -> None:
-    """They had neither runs nor sweeps."""
-    assert RECORDS.parse((GOLDEN / "record-4.json").read_text(), where="golden") == of_recipe()
-
-
-def test_records_of_schema_3_are_read() -> None:
-    """They had no lineage."""
-    assert RECORDS.parse((GOLDEN / "record-3.json").read_text(), where="golden") == trained()
-
-
-def test_records_of_schema_2_are_read() -> None:
-    """They have no digest."""
-    assert RECORDS.parse((GOLDEN / "record-2.json").read_text(), where="golden") == trained()
-
-
-def test_records_of_schema_1_are_read() -> None:
-    """They knew nothing of training, and nothing was trained for them."""
-    assert RECORDS.parse((GOLDEN / "record-1.json").read_text(), where="golden") == made(key=GOLDEN_KEY)
+@pytest.mark.parametrize(
+    ("number", "record"),
+    [
+        (1, lambda: made(key=GOLDEN_KEY)),  # knew nothing of training, and nothing was trained for it
+        (2, trained),  # has no digest
+        (3, trained),  # had no lineage
+        (4, of_recipe),  # had neither runs nor sweeps
+    ],
+)
+def test_records_of_older_schemas_are_read(number: int, record: Callable[[], Record]) -> None:
+    text = (GOLDEN / f"record-{number}.json").read_text()
+    assert RECORDS.parse(text, where="golden") == record()
 
 
 def test_a_newer_schema_is_refused() -> None:

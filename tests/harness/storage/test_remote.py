@@ -31,12 +31,15 @@ import remote_writer
 from fakes import FakeEncoder, artifact, encoding, record, task
 from harness.cli import invoke
 from harness.core.errors import NewerSchemaError, StoreError, UsageError
+from harness.core.types import Column, Suite
+from harness.data.locate import DataSettings
 from harness.driver.execute import Driver
+from harness.encoder import sanity
 from harness.executors.executor import Executor, Listener
 from harness.executors.local import LocalExecutor
 from harness.jobs.context import Event, JobContext, WorkerLimits
 from harness.jobs.jobs import with_weights
-from harness.plan.plan import Plan
+from harness.plan.plan import ConfiguredModel, Plan
 from harness.plan.request import Request
 from harness.storage import remote as storage
 from harness.storage.leases import Leases
@@ -513,13 +516,6 @@ def test_a_worker_encodes_only_what_no_machine_has(
 def test_a_second_machine_finds_the_scores_of_the_first(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from types import SimpleNamespace
-
-    from harness.core.types import Column, Suite
-    from harness.data.locate import DataSettings
-    from harness.encoder import sanity
-    from harness.plan.plan import ConfiguredModel
-
     monkeypatch.setattr(JobContext, "load", lambda *_: FakeEncoder())
     monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=(), speed=None))
     monkeypatch.setattr(sanity, "require_sane", lambda _: None)

