@@ -112,8 +112,8 @@ _EVALUATION = {
     "TwitterSemEval2015": _TWEETS,
     "TwitterURLCorpus": _TWEETS,
     "AskUbuntuDupQuestions": _DUPLICATES.format("AskUbuntu") + " | Question",
-    "MindSmallReranking": "Given a user browsing history, retrieve relevant news articles. | Browsing history "
-    "| News article",
+    "MindSmallReranking": "Given a user browsing history, retrieve relevant news articles. | Browsing "
+    "history | News article",
     "SciDocsRR": "Given a title of a scientific paper, retrieve the titles of other relevant papers. | Title",
     "StackOverflowDupQuestions": _DUPLICATES.format("StackOverflow") + " | Question",
     "ArguAna": "Given a claim, find documents that refute the claim. | Claim | Document",
@@ -154,10 +154,9 @@ _EVALUATION = {
 def _by_sides(row: str) -> tuple[str, str]:
     """The instructions for queries and for documents of a row of the table above."""
     instruction, *tags = row.split(" | ")
-    query, document = (
-        (f"{instruction} {tag}: " for tag in (tags[0], tags[-1])) if tags else (instruction,) * 2
-    )
-    return query, document
+    if not tags:
+        return instruction, instruction
+    return f"{instruction} {tags[0]}: ", f"{instruction} {tags[-1]}: "
 
 
 EVALUATION_INSTRUCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -270,27 +269,17 @@ def _negatives(count: int) -> str:
 SENTENCES = _data("embedding-data/sentence-compression", "set[0] set[1]", rows=180_000)
 """Sentences with their compressions."""
 
+_ISSUES, _TRIVIA = "WhereIsAI/github-issue-similarity", "sentence-transformers/trivia-qa-triplet"
 _QUESTIONS = "sentence-transformers/stackexchange-duplicates"
+_PARAGRAPHS = "question pos_paras[0].text neg_paras[].text"
 _ANSWERS, _ABSTRACT = f"question answer {_negatives(5)}", f"anchor positive {_negatives(20)}"
 
 CODE: tuple[MixSet, ...] = (
     _set_of("ALLNLI", 2, NLI),
     _set("AMAZONQA", 2, "embedding-data/Amazon-QA", "query pos[0]", rows=1_095_290),
-    _set(
-        "CONCURRENTQA",
-        21,
-        "stanfordnlp/concurrentqa-retrieval",
-        "question pos_paras[0].text neg_paras[].text",
-    ),
+    _set("CONCURRENTQA", 21, "stanfordnlp/concurrentqa-retrieval", _PARAGRAPHS),
     _set("FEVER", 2, "mteb/fever", "query-id corpus-id", config="default", judged=True, rows=140_085),
-    _set(
-        "GITHUBISSUE",
-        2,
-        "WhereIsAI/github-issue-similarity",
-        "anchor positive",
-        config="positive",
-        rows=9_457,
-    ),
+    _set("GITHUBISSUE", 2, _ISSUES, "anchor positive", config="positive", rows=9_457),
     _set("GOOAQ", 7, "tomaarsen/gooaq-hard-negatives", _ANSWERS, config="triplet-5", rows=2_286_783),
     _set("MSMARCO", 2, "mteb/msmarco", "query-id corpus-id", config="default", judged=True, rows=532_751),
     _set("PAQ", 2, "embedding-data/PAQ_pairs", "set[0] set[1]"),
@@ -307,53 +296,38 @@ CODE: tuple[MixSet, ...] = (
     _set("STACKOVERFLOW", 50, "mteb/stackoverflowdupquestions-reranking", "query positive[0] negative[]"),
     _set("STS12", 2, "mteb/sts12-sts", "sentence1 sentence2", rows=2_234),
     _set("STSBENCHMARK", 2, "mteb/stsbenchmark-sts", "sentence1 sentence2", rows=5_749),
-    _set(
-        "TRIVIAQA", 3, "sentence-transformers/trivia-qa-triplet", "anchor positive negative", config="triplet"
-    ),
+    _set("TRIVIAQA", 3, _TRIVIA, "anchor positive negative", config="triplet"),
     _set("WIKIHOW", 2, "sentence-transformers/wikihow", "text summary", rows=128_543),
 )
 """The sets as the released code reads them; a divisor is about the number of texts of a row."""
 
-_MEDICAL_EXAMS = _data("openlifescienceai/medmcqa", "question exp", rows=182_822)
-_NO_LOADER = "the code has no loader of it: "
+_TITLED_NEWS = _data("sentence-transformers/agnews", "title description", rows=1_157_745)
+_BROADCASTS = _data("sentence-transformers/npr", "title body", rows=594_384)
+_EXAMS = _data("openlifescienceai/medmcqa", "question exp", rows=182_822)
+_TOPICS = _data(
+    "community-datasets/yahoo_answers_topics", "question_title best_answer", classes="topic", rows=1_400_000
+)
 
-NAMED: tuple[MixSet, ...] = (
-    _set(
-        "AGNEWS",
-        2,
-        "sentence-transformers/agnews",
-        "title description",
-        rows=1_157_745,
-        note=_NO_LOADER + "titles with their descriptions",
-    ),
-    _set_of(
-        "MEDMCQA", 2, _MEDICAL_EXAMS, note=_NO_LOADER + "questions with the explanations of their answers"
-    ),
-    _set_of(
-        "MEDMCQA_CLUST",
-        8,
-        replace(_MEDICAL_EXAMS, classes="subject_name"),
-        note=_NO_LOADER + "two questions of one subject, each with its explanation; no two of a group are of "
-        "one subject",
-    ),
-    _set(
-        "NPR",
-        2,
-        "sentence-transformers/npr",
-        "title body",
-        rows=594_384,
-        note=_NO_LOADER + "titles with their articles",
-    ),
-    _set(
-        "YAHOO_CLUST",
-        16,
-        "community-datasets/yahoo_answers_topics",
-        "question_title best_answer",
-        classes="topic",
-        rows=1_400_000,
-        note=_NO_LOADER + "two posts of one of ten topics, each with its answer; no two of a group are of "
-        "one topic",
-    ),
+NAMED: tuple[MixSet, ...] = tuple(
+    replace(one, note=f"the code has no loader of it: {one.note}")
+    for one in (
+        _set_of("AGNEWS", 2, _TITLED_NEWS, note="titles with their descriptions"),
+        _set_of("MEDMCQA", 2, _EXAMS, note="questions with the explanations of their answers"),
+        _set_of(
+            "MEDMCQA_CLUST",
+            8,
+            replace(_EXAMS, classes="subject_name"),
+            note="two questions of one subject, each with its explanation; no two of a group are of one "
+            "subject",
+        ),
+        _set_of("NPR", 2, _BROADCASTS, note="titles with their articles"),
+        _set_of(
+            "YAHOO_CLUST",
+            16,
+            _TOPICS,
+            note="two posts of one of ten topics, each with its answer; no two of a group are of one topic",
+        ),
+    )
 )
 """Sets that the paper names and the code does not read; how they are read, and their divisors, are ours."""
 
