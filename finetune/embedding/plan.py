@@ -50,6 +50,11 @@ def _warmup_notes(settings: TrainerSettings, steps: int | None) -> tuple[str, ..
     )
 
 
+def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
+    """Those of some assumptions that are made under given settings."""
+    return tuple(text for text, holds in texts.items() if holds)
+
+
 def known_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
     """The rows of each data set; None where those of one are not known."""
     counts = [part.rows for part in data if part.rows is not None]
@@ -202,8 +207,9 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             raise UsageError(
                 "The data sets differ in their number of columns.", hint="Give sets of one form."
             )
-        if all(part.rows is not None for part in data) and sum(part.rows or 0 for part in data) < size:
-            rows = sum(part.rows or 0 for part in data)
+        counts = known_rows(data)
+        if counts is not None and sum(counts) < size:
+            rows = sum(counts)
             names = ", ".join(part.name for part in data)
             raise DataError(
                 f"{names} has {rows} row{'s' * (rows != 1)}, and a batch has {size}.",

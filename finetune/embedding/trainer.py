@@ -7,15 +7,16 @@ import random
 import resource
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from safetensors.torch import load_model, save_model
 from sentence_transformers import SentenceTransformer as LibrarySentenceTransformer
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -41,8 +42,11 @@ MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 """The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""
 
 
-class Setup(Protocol):
+class Setup(ABC):
     """What a kind of model has of its own in a training: its data, its network, its loss and its folder.
+
+    Args:
+        settings: The settings of the recipe.
 
     Attributes:
         caches: Whether the loss gives the same step with fewer rows in a pass.
@@ -50,41 +54,50 @@ class Setup(Protocol):
         numbered: Whether the loss is given the numbers of the rows, as its labels.
     """
 
-    caches: bool
-    evaluate_every: int
-    numbered: bool
+    caches = True
+    evaluate_every = 1
+    numbered = False
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self._trainer_settings = settings
 
     def rows(self, spec: TrainingSpec) -> Any:
-        """The training rows: a table, or what gives rows by their numbers (`__getitems__`)."""
-        ...
+        """The training rows: a table, or what gives rows by their numbers (`__getitems__`).
+
+        By default those of all training sets, under the column names of the first.
+        """
+        first, *others = [load_training(part, cache=spec.cache) for part in spec.data]
+        names = first.column_names
+        renamed = [part.rename_columns(dict(zip(part.column_names, names, strict=True))) for part in others]
+        return concatenate_datasets([first, *renamed]) if others else first
 
     def order(self, data: Any, spec: TrainingSpec) -> Order:
-        """The batches of the rows."""
-        ...
+        """The batches of the rows, by default those that the settings name."""
+        return batch_order(data, spec, self._trainer_settings)
 
+    @abstractmethod
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The model before its first step."""
-        ...
 
+    @abstractmethod
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss, with `micro_batch` rows in a pass; `gather` where candidates come from all processes."""
-        ...
 
     def collator(self, model: Any) -> Any:
         """A function that turns rows into the inputs of a step; None for sentence-transformers' own."""
-        ...
+        return None
 
     def score(self, model: Any, data: Dataset) -> float:
-        """The score of a model on the data of the selection."""
-        ...
+        """The score of a model on the data of the selection, where checkpoints are chosen among."""
+        raise NotImplementedError
 
     def about(self, step: int) -> Mapping[str, Any]:
         """What the log says of a step beside what was measured."""
-        ...
+        return {}
 
+    @abstractmethod
     def save(self, model: Any, folder: Path) -> None:
         """Write the trained model."""
-        ...
 
 
 def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
@@ -111,7 +124,7 @@ def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
         torch.distributed.destroy_process_group()
 
 
-class EmbeddingSetup:
+class EmbeddingSetup(Setup):
     """The training of a model with one vector for each text: a backbone with a new pooling.
 
     Args:
@@ -121,42 +134,38 @@ class EmbeddingSetup:
         library: Whether transformers' own class of the backbone is trained in place of our network.
     """
 
-    numbered = False
-
     def __init__(
         self, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
     ) -> None:
+        super().__init__(settings)
         self.caches, self.evaluate_every = caches, settings.evaluate_every
         self._settings, self._loss, self._library = settings, loss, library
         self._length: int | None = None
 
-    def rows(self, spec: TrainingSpec) -> Any:
-        """The rows of all training sets, under the column names of the first."""
-        return text_rows(spec)
-
-    def order(self, data: Any, spec: TrainingSpec) -> Order:
-        """The batches that the settings name."""
-        return batch_order(data, spec, self._settings)
-
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
-        """The backbone with a new pooling; texts are cut at the training's length."""
-        model = _model(spec, self._settings, library=self._library)
-        asked = self._settings.max_length
-        self._length = model.max_seq_length or asked
-        model.max_seq_length = min(filter(None, (asked, self._length)), default=None)
+        """The backbone with a new pooling and its prompts; texts are cut at the training's length."""
+        settings, transformer = self._settings, open_backbone(spec, library=self._library)
+        width = transformer.get_word_embedding_dimension()
+        pooling: nn.Module = (
+            AttentivePooling(width, heads=settings.heads)
+            if settings.pooling == ATTENTION
+            else Pooling(width, settings.pooling)
+        )
+        kind = LibrarySentenceTransformer if self._library else SentenceTransformer
+        model = kind(
+            modules=[transformer, pooling],
+            device=spec.device,
+            similarity_fn_name="cosine",
+            local_files_only=True,
+        )
+        keep_prompts(model, spec)
+        self._length = model.max_seq_length or settings.max_length
+        model.max_seq_length = min(filter(None, (settings.max_length, self._length)), default=None)
         return model
 
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss of the recipe."""
         return self._loss(model, self._settings, micro_batch=micro_batch, gather=gather)
-
-    def collator(self, model: Any) -> Any:
-        """That of sentence-transformers."""
-        return None
-
-    def about(self, _step: int) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
 
     def score(self, model: Any, data: Dataset) -> float:
         """Spearman's correlation of cosines with the scores of pairs, at the model's own length."""
@@ -579,16 +588,6 @@ def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransfo
     )
 
 
-def text_rows(spec: TrainingSpec) -> Dataset:
-    """The rows of all training sets, under the column names of the first."""
-    from datasets import concatenate_datasets
-
-    first, *others = [load_training(part, cache=spec.cache) for part in spec.data]
-    names = first.column_names
-    renamed = [part.rename_columns(dict(zip(part.column_names, names, strict=True))) for part in others]
-    return concatenate_datasets([first, *renamed]) if others else first
-
-
 def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
     """The shuffled batches of rows, those of all columns where no text may occur twice.
 
@@ -614,26 +613,6 @@ def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) ->
             hint="Give more data, or a smaller batch: --set batch_size=…",
         )
     return order
-
-
-def _model(spec: TrainingSpec, settings: EmbeddingSettings, *, library: bool) -> LibrarySentenceTransformer:
-    """The backbone with a new pooling; the prompts of an embedding model are kept."""
-    transformer = open_backbone(spec, library=library)
-    width = transformer.get_word_embedding_dimension()
-    pooling: nn.Module = (
-        AttentivePooling(width, heads=settings.heads)
-        if settings.pooling == ATTENTION
-        else Pooling(width, settings.pooling)
-    )
-    kind = LibrarySentenceTransformer if library else SentenceTransformer
-    model = kind(
-        modules=[transformer, pooling],
-        device=spec.device,
-        similarity_fn_name="cosine",
-        local_files_only=True,
-    )
-    keep_prompts(model, spec)
-    return model
 
 
 def open_backbone(spec: TrainingSpec, *, library: bool = False) -> Any:
@@ -731,7 +710,8 @@ def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> I
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
+        full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
+        if not full:
             raise
         whole = settings.batch_size // spec.ranks
         rows = (settings.passes(whole, spec.micro_batch) if caches else None) or whole
@@ -741,10 +721,6 @@ def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> I
             f"A pass over {rows} rows{of} does not fit into memory.",
             hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
         ) from error
-
-
-def _is_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
 
 
 @contextmanager

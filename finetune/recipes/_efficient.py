@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finetune.efficient.settings import FEW_WEIGHTS, EfficientSettings, symmetric, usual_rate
-from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
+from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import backbone_parameters
 from finetune.recipes.simcse import NLI
@@ -107,33 +107,20 @@ TOKENS = 78
 def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
     assert isinstance(settings, EfficientSettings)
-    ends = "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate."
-    return (
-        *([ends] if settings.schedule == "cosine" else []),
-        *(
-            [
-                "The rates are those of Pythia's sizes; another backbone has that of the nearest size. The "
-                "sample configurations of the code have 1e-3 for every method."
-            ]
-            if not settings.learning_rate
-            else []
-        ),
-        *(
-            ["Operations are counted by the tokens of the texts; the code takes 78 for every pair."]
-            if settings.tokens_per_pair is None
-            else []
-        ),
-        *(
-            [
-                "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum "
-                "of token vectors by the padded length of its batch."
-            ]
-            if settings.evaluation_length is None
-            else [
-                "Vectors are means over the tokens; the authors divide by the padded length of a batch, so "
-                "that classification and clustering depend on the batch."
-            ]
-        ),
+    counted, whole = settings.tokens_per_pair is None, settings.evaluation_length is None
+    return select_assumed(
+        {
+            "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate.": (
+                settings.schedule == "cosine"
+            ),
+            "The rates are those of Pythia's sizes; another backbone has that of the nearest size. The "
+            "sample configurations of the code have 1e-3 for every method.": not settings.learning_rate,
+            "Operations are counted by the tokens of the texts; the code takes 78 for every pair.": counted,
+            "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum of "
+            "token vectors by the padded length of its batch.": whole,
+            "Vectors are means over the tokens; the authors divide by the padded length of a batch, so that "
+            "classification and clustering depend on the batch.": not whole,
+        }
     )
 
 
