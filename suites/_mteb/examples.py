@@ -172,15 +172,8 @@ def _of(
 
 KINDS = frozenset(
     {
-        "STS",
-        "PairClassification",
-        "Clustering",
-        "ClusteringLegacy",
-        "MultilabelClassification",
-        "Regression",
-        "Classification",
-        "BitextMining",
-        "Summarization",
+        *("STS", "PairClassification", "Clustering", "ClusteringLegacy", "MultilabelClassification"),
+        *("Regression", "Classification", "BitextMining", "Summarization"),
     }
 )
 """The ends of mteb's class names behind AbsTask; a subclass is looked up before its base."""
@@ -349,11 +342,12 @@ def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
 
 def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
     """A row for each test text and probe: predicted labels, true labels, and whether all agree."""
+    from datasets import DatasetDict
     from mteb.abstasks.abstask import _multilabel_subsampling
 
     if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
         rows = _multilabel_subsampling(
-            _as_dict(split, rows),
+            DatasetDict({split: rows}),
             seed=task.seed,
             splits=[split],
             label=task.label_column_name,
@@ -416,9 +410,3 @@ def _clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]])
         texts = Dataset.from_dict({"text": row[task.input_column_name]})
         for name, cluster, label in zip(_row_ids(texts, ("text",)), next(assigned), labels, strict=True):
             yield name, number, str(cluster), str(label), None
-
-
-def _as_dict(split: str, rows: Dataset) -> Any:
-    from datasets import DatasetDict
-
-    return DatasetDict({split: rows})

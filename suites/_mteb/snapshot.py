@@ -2,8 +2,8 @@
 
 Importing mteb takes ten seconds and needs torch; a list, a plan or a page needs neither. `snapshot.json`
 beside this module is written by `python -m suites._mteb.make_snapshot`, and a test compares it with the
-installed mteb. It is JSON with one row a line, in sections; a row is parsed when it is read, as a suite wants
-a few of hundreds of tasks. It names the version of mteb that scores, and only that version may run.
+installed mteb. It is JSON with one row a line, in sections. It names the version of mteb that scores, and
+only that version may run.
 """
 
 from __future__ import annotations
@@ -19,55 +19,6 @@ from typing import Any
 
 from harness.core.errors import UsageError, unknown
 from harness.core.types import Column, DataTable, Size, Suite, SuiteOptions
-
-
-class _Rows(Mapping[str, Any]):
-    """A section of the file: name → row, each parsed when it is read."""
-
-    def __init__(self, lines: dict[str, str]) -> None:
-        self._lines = lines
-        self._parsed: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._parsed:
-            self._parsed[name] = json.loads(self._lines[name])
-        return self._parsed[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._lines
-
-
-def _sections(text: str) -> dict[str, Any]:
-    r"""The content of a file that has one row a line; an object at its top becomes `_Rows`.
-
-    >>> found = _sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
-    >>> found["version"], dict(found["tasks"])
-    ('2', {'A': {'type': 'STS'}, 'B': {}})
-    """
-    found: dict[str, Any] = {}
-    lines: dict[str, str] | None = None
-    for line in text.strip().split("\n")[1:-1]:
-        name, colon, value = line.removesuffix(",").partition('": ')
-        if not colon:
-            lines = None
-        elif value == "{":
-            lines = {}
-            found[_name(name)] = _Rows(lines)
-        elif lines is None:
-            found[_name(name)] = json.loads(value)
-        else:
-            lines[_name(name)] = value
-    return found
-
-
-def _name(text: str) -> str:
-    return str(json.loads(f'{text}"')) if "\\" in text else text[1:]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +325,7 @@ class _Snapshot:
 @functools.cache
 def load() -> _Snapshot:
     """The committed snapshot, read once."""
-    content = _sections(PATH.read_text(encoding="utf-8"))
+    content = json.loads(PATH.read_bytes())
     return _Snapshot(
         version=content["mteb_version"],
         rows=content["tasks"],
