@@ -285,14 +285,12 @@ def _lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
     """The right to make the clusters of a folder, of which another training may have it first."""
     leases = Leases(folder)
     try:
-        mine = leases.claim("lease")
-        if not mine:
+        if not leases.claim("lease"):
             spec.log.stage("waiting for another training to make the clusters")
-        while not mine:
-            if STOP.is_set():
-                raise Stopped
-            time.sleep(POLL)
-            mine = leases.claim("lease")
+            while not leases.claim("lease"):
+                if STOP.is_set():
+                    raise Stopped
+                time.sleep(POLL)
         yield
     finally:
         leases.close()

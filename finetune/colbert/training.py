@@ -147,23 +147,20 @@ class _Collator:
         else:
             texts, labels = {name: [row[name] for row in rows] for name in rows[0]}, {}
         query, *others = texts
-        found = {query: self._features(texts[query], "query")}
+        found = self._features(texts[query], "query")
         documents = {name: self._features(texts[name], "document") for name in others}
         longest = max(features["input_ids"].shape[1] for features in documents.values())
         width = min(longest + 1, self._late.document_length)
-        found |= {name: _filled(features, width) for name, features in documents.items()}
-        flat = {f"{name}_{key}": one for name, features in found.items() for key, one in features.items()}
+        flat = {f"{query}_{key}": one for key, one in found.items()}
+        for name, features in documents.items():
+            for key, one in features.items():  # zeros are neither computed nor attended to
+                flat[f"{name}_{key}"] = nn.functional.pad(one, (0, width - one.shape[1]))
         return {**flat, **labels}
 
     def _features(self, texts: Sequence[str], role: Role) -> Features:
         found = side_features(self._model, texts, self._late, role)
         del found["kept"]
         return found
-
-
-def _filled(features: Features, width: int) -> Features:
-    """Features with `width` columns, the new ones zeros, which are neither computed nor attended to."""
-    return {name: nn.functional.pad(one, (0, width - one.shape[1])) for name, one in features.items()}
 
 
 class _DistillationLoss(Distillation):

@@ -334,13 +334,13 @@ class _Trainer(SentenceTransformerTrainer):
                 f"The loss of step {step} of {self.order.steps} is not a finite number.",
                 hint=_LOWER,
             )
-        now = time.perf_counter()
+        now, norm = time.perf_counter(), logs.get("grad_norm")
         line = {
             "step": step,
             "epoch": round(self.order.epochs(step), 6),
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
-            "gradient_norm": _finite(logs.get("grad_norm")),
+            "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
             "tokens": (tokens := self._all_tokens()),
             **self._flops(step, tokens),
             "seconds": round(now - self._since, 6),
@@ -430,13 +430,15 @@ class _Trainer(SentenceTransformerTrainer):
         assert self.optimizer is not None
         assert self.lr_scheduler is not None
         save_model(self.model, str(folder / MODEL))
+        assert isinstance(self.loss, nn.Module)
         scaler = getattr(self.accelerator, "scaler", None)
+        own = {name: value for name, value in self.loss.state_dict().items() if not name.startswith("model.")}
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.lr_scheduler.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
             "best": (self.best.score, self.best.step),
-            "loss": _own_state(self.loss),
+            "loss": own,
         }
         torch.save(state, folder / STATE)
         self.state.save_to_json(str(folder / PROGRESS))
@@ -659,11 +661,6 @@ def set_dropout(model: nn.Module, share: float) -> None:
                 setattr(module, name, share)
 
 
-def _own_state(loss: Any) -> dict[str, Tensor]:
-    """The parameters of a loss that are not the model's."""
-    return {name: value for name, value in loss.state_dict().items() if not name.startswith("model.")}
-
-
 def _random_state() -> dict[str, Any]:
     name, keys, *rest = np.random.get_state()
     return {
@@ -680,10 +677,6 @@ def _set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if state["cuda"] is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _memory(device: str) -> int:

@@ -103,18 +103,12 @@ def _named(metrics: Raw) -> list[list[Any]]:
     return [[*name, value] for name, value in metrics.items()]
 
 
-def _cross_fitted(trial: Trial, progress: Progress, labelled: LabelledData) -> Named | None:
-    """The cross-fitted metrics of a run whose best evaluation counts; None for other runs."""
-    from finetune.glue.trainer import cross_fitted
-
-    if trial.training.stopping.counts != "best" or progress.diverged:
-        return None
-    return _named(cross_fitted(progress.evaluations, {n: rows.labels for n, rows in labelled.dev.items()}))
-
-
 def _training_of(trial: Trial, progress: Progress, labelled: LabelledData) -> dict[str, Any]:
     """The `training` part of a run's record: trial, steps, losses and evaluations."""
-    found = _counted_evaluation(progress)
+    from finetune.glue.trainer import cross_fitted
+
+    found, gold = _counted_evaluation(progress), {n: rows.labels for n, rows in labelled.dev.items()}
+    best = trial.training.stopping.counts == "best" and not progress.diverged
     first = None if found is None else next(iter(found.predictions.values()))
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
@@ -129,7 +123,7 @@ def _training_of(trial: Trial, progress: Progress, labelled: LabelledData) -> di
         },
         "loss": {"first": finite[0], "last": finite[-1]} if finite else {},
         "evaluations": [{"step": one.step, "metrics": _named(one.metrics)} for one in progress.evaluations],
-        "cross_fitted": _cross_fitted(trial, progress, labelled),
+        "cross_fitted": _named(cross_fitted(progress.evaluations, gold)) if best else None,
         "micro_batch": progress.micro_batch,
     }
 
@@ -502,8 +496,10 @@ class ScoreFromRuns:
         """
         started = datetime.now(tz=UTC)
         selection = context.input("selection") or self._unselected(context)
+        runs = {run.key: run for run in _records_in(context, (*self.runs, *self.seeds))}
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
-        counted = _records_in(context, self.seeds or chosen)
+        counted = [runs[key] for key in self.seeds or chosen]
+        seconds = float(sum(run.provenance["seconds"]["train"] for run in runs.values()))
         whole = [record for record in counted if not record.training["diverged"]]
         if not whole:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
@@ -529,7 +525,7 @@ class ScoreFromRuns:
             provenance={
                 **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
                 "notes": self._notes(counted),
-                "seconds": {"train": round(self._seconds(context, counted), 3)},
+                "seconds": {"train": round(seconds, 3)},
             },
         )
         return record_output(record, columns)
@@ -564,11 +560,6 @@ class ScoreFromRuns:
         if lost:
             notes.append(f"{lost} of {len(counted)} seeds diverged: the mean is over the rest")
         return [*dict.fromkeys(notes)]
-
-    def _seconds(self, context: JobContext, counted: Sequence[Record]) -> float:
-        """Training seconds of every run behind the score, each run once."""
-        found = {r.key: r for r in (*_records_in(context, self.runs), *counted)}
-        return float(sum(record.provenance["seconds"]["train"] for record in found.values()))
 
     def _unselected(self, context: JobContext) -> dict[str, Any]:
         """The runs of a protocol that selects nothing, in the form of a selection."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UsageError, unknown
-from harness.core.types import Column, DataTable, Size, Suite, SuiteOptions
+from harness.core.types import DataTable, Size, Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,11 +350,19 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
             f"--languages says nothing about {suite.name}: these data name no language.",
             hint=f"Leave out --languages, or run {suite.name} on its own.",
         )
-    columns = tuple(_only(column, options.splits) for column in suite.columns)
+    if not options.splits:
+        return suite
+    columns = []
+    for column in suite.columns:
+        left = [
+            replace(task, splits=tuple(s for s in task.splits if s in options.splits))
+            for task in column.tasks
+        ]
+        columns.append(replace(column, tasks=tuple(task for task in left if task.splits)))
     if not any(column.tasks for column in columns):
         has = dict.fromkeys(split for task in suite.tasks for split in task.splits)
         raise nothing_left(suite.name, "split", options.splits, [*has])
-    return replace(suite, columns=columns)
+    return replace(suite, columns=tuple(columns))
 
 
 def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
@@ -364,10 +372,3 @@ def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[s
         f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",
         hint=f"It has {what}{'s' if len(has) != 1 else ''} {shown}.",
     )
-
-
-def _only(column: Column, splits: Collection[str]) -> Column:
-    if not splits:
-        return column
-    left = [replace(task, splits=tuple(s for s in task.splits if s in splits)) for task in column.tasks]
-    return replace(column, tasks=tuple(task for task in left if task.splits))
