@@ -35,6 +35,7 @@ from harness.encoder import backbones
 from harness.encoder.folder.description import describe
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
+from small_trainings import largest_difference, spec_in, tiny_artifact, weights_in
 from stopped_trainings import Killed, sentence, train_on_devices
 
 SETTINGS = EmbeddingSettings(
@@ -65,7 +66,7 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     config = json.loads((folder / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     (folder / "config.json").write_text(json.dumps(config))
-    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
+    return tiny_artifact(folder)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +79,8 @@ def make(backbone: Artifact, rows: LocatedTraining, tmp_path: Path) -> Callable[
     """A spec in a folder of its own; settings and fields of the spec may be given."""
 
     def made(name: str = "run", settings: Mapping[str, Any] | None = None, **fields: Any) -> TrainingSpec:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
         recipe = RECIPE.open("mean", replace(SETTINGS, **(settings or {})))
-        full = {"backbone": backbone, "data": (rows,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
-        full |= {"threads": 1, **fields}
-        return TrainingSpec(recipe=recipe, folder=folder, cache=tmp_path / "cache", **full)
+        return spec_in(tmp_path, recipe, name, **{"backbone": backbone, "data": (rows,), **fields})
 
     return made
 
@@ -97,19 +94,7 @@ def run(spec: TrainingSpec, **options: Any) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
     settings = settings_of(spec)
     train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True, **options))
-    return weights(spec)
-
-
-def weights(spec: TrainingSpec) -> dict[str, torch.Tensor]:
-    found = {}
-    for path in sorted(spec.output.rglob("*.safetensors")):
-        found |= {f"{path.parent.name}/{name}": tensor for name, tensor in load_file(path).items()}
-    return found
-
-
-def largest_difference(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
+    return weights_in(spec.output)
 
 
 # Against the library
@@ -231,17 +216,8 @@ def test_a_step_of_each_reading_of_dpr_is_that_of_a_script(
     )
     if group is not None:
         settings = replace(settings, group_size=group)
-    spec = TrainingSpec(
-        recipe=dpr.RECIPE.open(variant, settings),
-        backbone=calm,
-        data=(located(tmp_path / "rows", columns),),
-        seed=7,
-        key="k" * 64,
-        folder=tmp_path / "ours",
-        cache=tmp_path / "cache",
-        minutes=0,
-    )
-    spec.folder.mkdir()
+    recipe, data = dpr.RECIPE.open(variant, settings), located(tmp_path / "rows", columns)
+    spec = spec_in(tmp_path, recipe, "ours", backbone=calm, data=(data,), minutes=0)
     trainer = module._Trainer.of(
         spec, settings, EmbeddingSetup(settings, info_nce, caches=True, library=True)
     )
