@@ -131,28 +131,24 @@ class EmbeddingSetup(Setup):
         settings: The settings of the recipe.
         loss: The loss of the recipe.
         caches: Whether the loss gives the same step with fewer rows in a pass.
-        library: Whether transformers' own class of the backbone is trained in place of our network.
     """
 
-    def __init__(
-        self, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
-    ) -> None:
+    def __init__(self, settings: EmbeddingSettings, loss: Loss, *, caches: bool) -> None:
         super().__init__(settings)
         self.caches, self.evaluate_every = caches, settings.evaluate_every
-        self._settings, self._loss, self._library = settings, loss, library
+        self._settings, self._loss = settings, loss
         self._length: int | None = None
 
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The backbone with a new pooling and its prompts; texts are cut at the training's length."""
-        settings, transformer = self._settings, open_backbone(spec, library=self._library)
+        settings, transformer = self._settings, open_backbone(spec)
         width = transformer.get_word_embedding_dimension()
         pooling: nn.Module = (
             AttentivePooling(width, heads=settings.heads)
             if settings.pooling == ATTENTION
             else Pooling(width, settings.pooling)
         )
-        kind = LibrarySentenceTransformer if self._library else SentenceTransformer
-        model = kind(
+        model = SentenceTransformer(
             modules=[transformer, pooling],
             device=spec.device,
             similarity_fn_name="cosine",
@@ -617,30 +613,26 @@ def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) ->
     return order
 
 
-def open_backbone(spec: TrainingSpec, *, library: bool = False) -> Any:
-    """The Transformer module of a spec's backbone in float32, on the training's device.
-
-    With `library` it is transformers' own class in place of our network.
-    """
-    return open_whole(spec, library=library)[0]
+def open_backbone(spec: TrainingSpec) -> Any:
+    """The Transformer module of a spec's backbone in float32, on the training's device."""
+    return open_whole(spec)[0]
 
 
-def open_whole(spec: TrainingSpec, *, library: bool = False) -> Any:
+def open_whole(spec: TrainingSpec) -> Any:
     """The model of a spec's backbone with all its modules, as `open_backbone` opens the first one."""
     backbone = spec.backbone
-    kind = LibrarySentenceTransformer if library else SentenceTransformer
-    return kind(
+    return SentenceTransformer(
         str(backbone.folder),
         device=spec.device,
         local_files_only=True,
         trust_remote_code=backbone.trust_remote_code,
-        model_kwargs=backbone_args(backbone, library=library),
+        model_kwargs=backbone_args(backbone),
     )
 
 
-def backbone_args(backbone: Artifact, *, library: bool = False) -> dict[str, Any]:
+def backbone_args(backbone: Artifact) -> dict[str, Any]:
     """The arguments with which the weights of a backbone are loaded to be trained."""
-    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra and not library else {}
+    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra else {}
     return {"dtype": torch.float32, "weights_only": True, **extra}
 
 
