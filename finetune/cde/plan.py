@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from finetune.cde.settings import (
-    RULES,
-    TWO_STAGE_RULES,
-    ContextualSettings,
-    Guide,
-    TwoStageTrainingSettings,
-)
+from finetune.cde.settings import RULES, TWO_STAGE_RULES, ContextualSettings, Guide, TwoStageTrainingSettings
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
 from finetune.embedding.settings import EmbeddingSettings
 from harness.core.encoding import Encoding

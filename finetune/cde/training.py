@@ -18,12 +18,7 @@ from torch import Tensor, nn
 
 from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make_clusters
 from finetune.cde.gradient_cache import TwoStageGradients, split_features
-from finetune.cde.settings import (
-    ContextualSettings,
-    Guide,
-    TwoStageTrainingSettings,
-    clusters_identity,
-)
+from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, clusters_identity
 from finetune.embedding.batches import Order, PackedOrder, packed, text_numbers
 from finetune.embedding.losses import InfoNCE, NegativeFilter, filtered_loss
 from finetune.embedding.settings import Loss
@@ -373,12 +368,7 @@ class ContextualSetup(EmbeddingSetup):
         if not settings.filters:
             return super().loss(model, micro_batch=micro_batch, gather=gather)
         return filtered_loss(
-            model,
-            self._filter,
-            settings.scale,
-            group=settings.group,
-            micro_batch=micro_batch,
-            gather=gather,
+            model, self._filter, settings.scale, group=settings.group, micro_batch=micro_batch, gather=gather
         )
 
     @property

@@ -367,9 +367,7 @@ class Variant(Generic[SettingsT]):
 
 
 def entry(
-    recipe: TrainerRecipe[SettingsT],
-    summary: str,
-    variants: Mapping[str, Variant[SettingsT]] | None = None,
+    recipe: TrainerRecipe[SettingsT], summary: str, variants: Mapping[str, Variant[SettingsT]] | None = None
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 

@@ -327,8 +327,7 @@ class _Trainer(SentenceTransformerTrainer):
         step = self.state.global_step
         if not math.isfinite(logs["loss"]):
             raise DivergenceError(
-                f"The loss of step {step} of {self.order.steps} is not a finite number.",
-                hint=_LOWER,
+                f"The loss of step {step} of {self.order.steps} is not a finite number.", hint=_LOWER
             )
         now, norm = time.perf_counter(), logs.get("grad_norm")
         line = {

@@ -97,8 +97,5 @@ RECIPE = replace(
         "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",
         VARIANTS,
     ),
-    chains={
-        "": ("unsupervised", "supervised"),
-        "authors": ("unsupervised", "supervised-authors"),
-    },
+    chains={"": ("unsupervised", "supervised"), "authors": ("unsupervised", "supervised-authors")},
 )

@@ -303,9 +303,7 @@ def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]
     return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
 
 
-def _joined(
-    found: Mapping[str, Mapping[str, float]],
-) -> dict[str, tuple[list[str], dict[str, float]]]:
+def _joined(found: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[list[str], dict[str, float]]]:
     """The subqueries of each base query, and the best score of each document over them."""
     bases: dict[str, tuple[list[str], dict[str, float]]] = {}
     for query, documents in found.items():

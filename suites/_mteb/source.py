@@ -19,16 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.provenance import version
-from harness.core.types import (
-    DOCUMENT_TEXT,
-    Data,
-    DataTable,
-    DocumentText,
-    Outcome,
-    Size,
-    Task,
-    TextModel,
-)
+from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
 from harness.data.schema import readable_folder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot

@@ -154,9 +154,7 @@ def test_a_budget_below_a_step_is_refused(make: Callable[..., TrainingSpec]) -> 
         spec.recipe.train(spec)
 
 
-def test_adapters_and_a_budget_go_on_after_a_kill(
-    make: Callable[..., TrainingSpec],
-) -> None:
+def test_adapters_and_a_budget_go_on_after_a_kill(make: Callable[..., TrainingSpec]) -> None:
     settings = {"budget": 3e8, "gradient_checkpointing": True}
     undisturbed = trained(make("lora", name="whole", **settings))
     spec = make("lora", name="cut", **settings)

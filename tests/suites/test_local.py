@@ -61,10 +61,7 @@ def test_beir_layout_without_a_description(tmp_path: Path) -> None:
     assert (task.name, task.type, task.metric, task.split) == ("mine", "retrieval", "ndcg_at_10", "test")
     assert [f.relative_to(tmp_path / "mine").as_posix() for f in task.files] == [*BEIR]
     assert _load_vectors(task) == Retrieval(
-        documents=(
-            Document(id="d1", title="Refunds", text="Five days."),
-            Document(id="d2", text="A drum."),
-        ),
+        documents=(Document(id="d1", title="Refunds", text="Five days."), Document(id="d2", text="A drum.")),
         queries=(Query(id="q1", text="money back"), Query(id="q2", text="drum")),
         qrels={"q1": {"d1": 1}, "q2": {"d2": 2}},
     )
