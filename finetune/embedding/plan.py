@@ -242,8 +242,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         return (f"{backbone.name} is already an embedding model: its weights are trained further",)
 
 
+EmbeddingT = TypeVar("EmbeddingT", bound=EmbeddingSettings)
+
+
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
+class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
     """A recipe that trains a model with one vector for each text.
 
     Attributes:
@@ -304,7 +307,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
         name = self.settings.selection
         return (self.selections[name],) if name else ()
 
-    def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
+    def _fitted(self, backbone: Artifact) -> EmbeddingT:
         settings = self.settings.fitted(_width(backbone))
         settings.check()
         return settings
@@ -328,7 +331,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
                 )
         super()._check_data(data)
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingT) -> tuple[str, ...]:
         notes = []
         if self.settings.group_size is None:
             width = _width(backbone)

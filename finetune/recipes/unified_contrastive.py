@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from finetune.embedding.plan import Variant, entry
-from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.embedding.settings import info_nce
 from finetune.mix.plan import MixRecipe
 from finetune.mix.settings import MixSet, MixSettings
 from finetune.recipes.simcse import NLI
@@ -377,7 +377,7 @@ RELEASED = replace(
 )
 """The values of the released code, of which 2,000 steps are the warmup alone."""
 
-VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
+VARIANTS: dict[str, Variant[MixSettings]] = {
     "code": Variant(
         summary="the released code: no instructions, sums over batches, all pairs of STS, warmup to the end",
         settings=RELEASED,
@@ -389,9 +389,8 @@ VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
 }
 
 
-def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _assumed(settings: MixSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
-    assert isinstance(settings, MixSettings)
     rate = (
         "The text has no rate, batch or schedule: rate and batch are the code's; after warmup in a tenth of "
         "the steps a cosine falls to a tenth of the rate. The code's warmup of 2,000 steps never ends."
