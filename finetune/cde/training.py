@@ -257,7 +257,12 @@ def _clusters(
             found = PairClusters.read(folder / FILE, identity)
             if found is None:
                 pairs.encode(pairs.rows.column_names[:2])
-                work = _work(folder, spec)
+
+                def tell(name: str, count: int | None) -> None:
+                    kind: Any = "ranking" if name else "ranked"
+                    spec.log.progress(kind, text=name, texts=count or 0)
+
+                work = ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
                 found = make_clusters(pairs, settings.clusters, identity, work)
     facts = found.facts
     spec.log.note(
@@ -265,14 +270,6 @@ def _clusters(
         f"largest of {facts['largest']:,}, mean similarity to their centroids {facts['similarity']:.4f}"
     )
     return found
-
-
-def _work(folder: Path, spec: TrainingSpec) -> ClusterWork:
-    def tell(name: str, count: int | None) -> None:
-        kind: Any = "ranking" if name else "ranked"
-        spec.log.progress(kind, text=name, texts=count or 0)
-
-    return ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
 
 
 @contextmanager

@@ -161,8 +161,7 @@ def _of(
         case "Regression":
             return _regression(task, rows, predictions)
         case "Classification":
-            folds = _cross_validated if task.is_cross_validation else _classification
-            return folds(task, rows, predictions)
+            return _classification(task, rows, predictions)
         case "BitextMining":
             return _bitext(rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2")
         case "Summarization":
@@ -225,24 +224,23 @@ def _pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: 
 
 
 def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
-    """A row for each test text and probe: predicted label, true label, and whether they agree."""
-    ids = _row_ids(rows, (task.input_column_name,))
-    labels = list(rows[task.label_column_name])
-    for probe, predicted in enumerate(predictions):
-        yield from _labelled(task, zip(ids, predicted, labels, strict=True), probe)
+    """A row for each test text and probe: predicted label, true label, and whether they agree.
 
+    With cross-validation a text has the label of the fold that left it out, which is the replicate.
+    """
+    ids, labels = _row_ids(rows, (task.input_column_name,)), list(rows[task.label_column_name])
+    scored: list[Sequence[int]] = [range(len(rows))] * len(predictions)
+    if task.is_cross_validation:
+        from sklearn.model_selection import KFold
 
-def _cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
-    """A row for each text: its label from the fold that left it out; the replicate is the fold."""
-    from sklearn.model_selection import KFold
-
-    ids = _row_ids(rows, (task.input_column_name,))
-    labels = list(rows[task.label_column_name])
-    folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed).split(range(len(rows)))
-    for fold, (predicted, (_, held_out)) in enumerate(zip(predictions, folds, strict=True)):
-        named = [(ids[row], labels[row]) for row in held_out]
-        told = zip(named, predicted, strict=True)
-        yield from _labelled(task, ((name, guess, truth) for (name, truth), guess in told), fold)
+        folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed)
+        scored = [held_out.tolist() for _, held_out in folds.split(range(len(rows)))]
+    names = getattr(task, "label_names", None)
+    for probe, (predicted, places) in enumerate(zip(predictions, scored, strict=True)):
+        for place, guess in zip(places, predicted, strict=True):
+            truth = labels[place]
+            said = (guess, truth) if names is None else (names[guess], names[truth])
+            yield ids[place], probe, str(said[0]), str(said[1]), float(guess == truth)
 
 
 def _regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
@@ -312,13 +310,6 @@ def _joined(found: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[list[st
         for name, score in documents.items():
             best[name] = max(score, best.get(name, score))
     return bases
-
-
-def _labelled(task: Any, told: Iterable[tuple[str, Any, Any]], replicate: int) -> Iterator[Line]:
-    shown = getattr(task, "label_names", None)
-    for name, guess, truth in told:
-        said = (guess, truth) if shown is None else (shown[guess], shown[truth])
-        yield name, replicate, str(said[0]), str(said[1]), float(guess == truth)
 
 
 Line = tuple[str, int, str | None, str | None, float | None]
