@@ -115,7 +115,7 @@ def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
     """
     if spec.output.is_dir():
         return
-    trainer = _Trainer.of(spec, settings, setup)
+    trainer = _Trainer(spec, settings, setup)
     with _explained(spec, settings, setup.caches):
         trainer.run()
     if not STOP.is_set() or trainer.finished:
@@ -191,41 +191,30 @@ class _Best:
 class _Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer with batches, checkpoints, log and selection of ours."""
 
-    spec: TrainingSpec
-    settings: TrainerSettings
-    setup: Setup
-    order: Order
-    selection: Dataset | None
-
-    @classmethod
-    def of(cls, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> _Trainer:
-        """The trainer of a spec, its data and its model loaded."""
+    def __init__(self, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
+        self.spec, self.settings, self.setup = spec, settings, setup
         set_seed(spec.seed)
         spec.log.stage("loading the data and the backbone")
         arguments = _arguments(spec, settings)
         with arguments.main_process_first(local=False):
             data = setup.rows(spec)
-            order = setup.order(data, spec)
+            self.order = setup.order(data, spec)
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
-        arguments.max_steps = order.steps
-        arguments.warmup_steps = settings.warmup_steps(order.steps)
-        model = setup.model(spec)
-        passes = (
-            settings.passes(settings.batch_size // spec.ranks, spec.micro_batch) if setup.caches else None
-        )
-        loss = setup.loss(model, micro_batch=passes, gather=spec.ranks > 1)
-        collator = setup.collator(model)
-        trainer = cls(model=model, args=arguments, train_dataset=data, loss=loss, data_collator=collator)
-        trainer.spec, trainer.settings, trainer.setup, trainer.order = spec, settings, setup, order
-        trainer.selection = chosen[0] if chosen else None
-        trainer.prepare()
-        return trainer
-
-    def prepare(self) -> None:
-        """Find the checkpoint to go on from, and set up the log."""
-        self.checkpoints = Checkpoints(self.spec.checkpoints)
-        with self.args.main_process_first(local=False):
+            self.checkpoints = Checkpoints(spec.checkpoints)
             self._from = self.checkpoints.last()
+        self.selection = chosen[0] if chosen else None
+        arguments.max_steps = self.order.steps
+        arguments.warmup_steps = settings.warmup_steps(self.order.steps)
+        model = setup.model(spec)
+        rows = settings.batch_size // spec.ranks
+        passes = settings.passes(rows, spec.micro_batch) if setup.caches else None
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=data,
+            loss=setup.loss(model, micro_batch=passes, gather=spec.ranks > 1),
+            data_collator=setup.collator(model),
+        )
         self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
@@ -233,7 +222,7 @@ class _Trainer(SentenceTransformerTrainer):
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
         self.parameters = None if network is None else ParameterCount.of(network)
         self._since = time.perf_counter()
-        self._board = _board(self.spec, self.done)
+        self._board = _board(spec, self.done)
         self.add_callback(_Cadence(self))
 
     @property

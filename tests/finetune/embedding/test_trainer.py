@@ -228,7 +228,7 @@ def test_a_step_of_each_reading_of_dpr_is_that_of_a_script(
         settings = replace(settings, group_size=group)
     recipe, data = dpr.RECIPE.open(variant, settings), located(tmp_path / "rows", columns)
     spec = spec_in(tmp_path, recipe, "ours", backbone=calm, data=(data,), minutes=0)
-    trainer = module._Trainer.of(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
+    trainer = module._Trainer(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
     trainer.run()
     assert trainer.optimizer is not None
     moments = {name: trainer.optimizer.state[one] for name, one in trainer.model.named_parameters()}
