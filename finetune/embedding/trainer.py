@@ -325,7 +325,7 @@ class _Trainer(SentenceTransformerTrainer):
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
             "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
-            "tokens": (tokens := self._all_tokens()),
+            "tokens": (tokens := int(self.sum_over_ranks([self._tokens])[0])),
             **self._flops(step, tokens),
             "seconds": round(now - self._since, 6),
             "memory": _memory(self.spec.device),
@@ -341,21 +341,18 @@ class _Trainer(SentenceTransformerTrainer):
             return {}
         return {"flops": self.parameters.flops(self.settings.counted_tokens(self.order.size(step), tokens))}
 
-    def _all_tokens(self) -> int:
-        if self.spec.ranks == 1:
-            return self._tokens
-        count = torch.tensor(self._tokens, device=self.args.device)
-        torch.distributed.all_reduce(count)
-        return int(count)
-
     def _measures(self) -> dict[str, float]:
         """What the loss measured of the batch, the mean over all processes."""
-        found: dict[str, float] = dict(getattr(self.loss, "measures", {}))
-        if self.spec.ranks > 1 and found:
-            values = torch.tensor([*found.values()], dtype=torch.float64, device=self.args.device)
-            torch.distributed.all_reduce(values)
-            found = dict(zip(found, (values / self.spec.ranks).tolist(), strict=True))
-        return {name: round(value, 6) for name, value in found.items()}
+        measures: dict[str, float] = getattr(self.loss, "measures", {})
+        sums = self.sum_over_ranks([*measures.values()])
+        return {name: round(value / self.spec.ranks, 6) for name, value in zip(measures, sums, strict=True)}
+
+    def sum_over_ranks(self, values: list[float]) -> list[float]:
+        """The sum of each value over all processes."""
+        if self.spec.ranks == 1:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.args.device)
+        return list(self.accelerator.reduce(tensor, reduction="sum").tolist())
 
     def _keep(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
@@ -399,12 +396,12 @@ class _Trainer(SentenceTransformerTrainer):
         with _writing(self.checkpoints.path(step)):
             if first:
                 self.checkpoints.begin(step)
-            self._wait()
+            self.accelerator.wait_for_everyone()
             folder = self.checkpoints.path(step)
             torch.save(_random_state(), folder / f"random-{self.spec.rank}.pt")
             if first:
                 self._write_state(folder)
-            self._wait()
+            self.accelerator.wait_for_everyone()
             if first:
                 beside = [self._best_file(self.best.step)] if self.best.step else []
                 self.checkpoints.finish(step, beside=beside)
@@ -426,10 +423,6 @@ class _Trainer(SentenceTransformerTrainer):
         }
         torch.save(state, folder / STATE)
         self.state.save_to_json(str(folder / PROGRESS))
-
-    def _wait(self) -> None:
-        if self.spec.ranks > 1:
-            torch.distributed.barrier()
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         load_model(self.model, Path(resume_from_checkpoint, MODEL), device=str(self.model.device))
@@ -476,19 +469,13 @@ class _Cadence(TrainerCallback):
         """Set what follows this step."""
         trainer = self._trainer
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
-        stop, due = self._agreed(STOP.is_set(), due)
+        wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)])
+        stop, due = (wish > 0 for wish in wishes)
         control.should_evaluate = trainer.evaluates(state.global_step)
         control.should_save = due or stop
         control.should_training_stop = control.should_training_stop or stop
         if due:
             self._saved = time.monotonic()
-
-    def _agreed(self, *wishes: bool) -> tuple[bool, ...]:
-        if self._trainer.spec.ranks == 1:
-            return wishes
-        flags = torch.tensor([int(wish) for wish in wishes], device=self._trainer.args.device)
-        torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MAX)
-        return tuple(bool(flag) for flag in flags.tolist())
 
 
 class _NumberedRows:
