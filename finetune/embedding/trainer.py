@@ -349,7 +349,7 @@ class _Trainer(SentenceTransformerTrainer):
 
     def sum_over_ranks(self, values: list[float]) -> list[float]:
         """The sum of each value over all processes."""
-        if self.spec.ranks == 1:
+        if self.spec.ranks == 1 or not values:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.args.device)
         return list(self.accelerator.reduce(tensor, reduction="sum").tolist())
