@@ -496,7 +496,8 @@ class ScoreFromRuns:
         """
         started = datetime.now(tz=UTC)
         selection = context.input("selection") or self._unselected(context)
-        runs = {run.key: run for run in _records_in(context, (*self.runs, *self.seeds))}
+        keys = [*dict.fromkeys((*self.runs, *self.seeds))]
+        runs = dict(zip(keys, _records_in(context, keys), strict=True))
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
         counted = [runs[key] for key in self.seeds or chosen]
         seconds = float(sum(run.provenance["seconds"]["train"] for run in runs.values()))
