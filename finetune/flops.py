@@ -47,9 +47,7 @@ class ParameterCount:
         sizes = [sum(weight.numel() for weight in stage - tables) for stage in stages]
         updated = {weight for stage in stages for weight in stage - tables if weight.requires_grad}
         return ParameterCount(
-            forward=sum(sizes),
-            backward=sum(sizes[begin:]),
-            updated=sum(weight.numel() for weight in updated),
+            forward=sum(sizes), backward=sum(sizes[begin:]), updated=sum(weight.numel() for weight in updated)
         )
 
     def flops(self, tokens: float, *, scored: float = 0.0) -> float:

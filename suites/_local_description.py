@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,31 +27,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 
-def _read(folder: Path) -> tuple[LocalTask, ...]:
-    if not folder.is_dir():
-        before, _, split = str(folder).rpartition(":")
-        named = before and Path(before).is_dir()
-        raise UsageError(
-            f"{folder} is not a folder.",
-            hint=f"Type --suite local:{before} --splits {split}." if named else GUIDE,
-        )
-    tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
-    names = [task.name for task in tasks]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"{folder}: two tasks are called {name!r}.", hint="Give each a 'name' of its own."
-            )
-    for task in tasks:
-        _check_files(task)
-    return tasks
-
-
 def _beir(folder: Path) -> tuple[LocalTask, ...]:
     splits = _splits(folder / "qrels")
-    needed = {"corpus.jsonl": (folder / "corpus.jsonl").is_file()}
-    needed |= {"queries.jsonl": (folder / "queries.jsonl").is_file(), "qrels/test.tsv": bool(splits)}
-    missing = [name for name, there in needed.items() if not there]
+    missing = [name for name in ("corpus.jsonl", "queries.jsonl") if not (folder / name).is_file()]
+    missing += [] if splits else ["qrels/test.tsv"]
     if missing:
         raise UsageError(
             f"{folder} holds no {DESCRIPTION}, and for the BEIR layout it lacks {', '.join(missing)}.",
@@ -187,7 +167,7 @@ def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
 RULE = "ignore_identical_ids"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Kind:
     """A type of task in harness.toml.
 
@@ -199,13 +179,13 @@ class _Kind:
 
     type: str
     metrics: tuple[str, ...]
+    files: Mapping[str, str]
+    columns: tuple[str, ...]
+    keys: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     like: str = ""
     numeric: bool = False
     split: str = "test"
-    files: Mapping[str, str]
-    columns: tuple[str, ...]
-    keys: tuple[str, ...] = ()
 
     @property
     def learnt(self) -> bool:
@@ -214,55 +194,41 @@ class _Kind:
 
 
 _TRAIN_AND_DEV = MappingProxyType({"train": "train.jsonl", "dev": "dev.jsonl"})
-_TEXTS_AND_LABEL = ("id", "text1", "text2", "label")
+_TRAIN_AND_TEST = MappingProxyType({"train": "train.jsonl", "test": "test.jsonl"})
+_TEXT_AND_LABEL, _TEXTS_AND_LABEL = ("id", "text", "label"), ("id", "text1", "text2", "label")
 
 KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
         "retrieval": _Kind(
-            type="Retrieval",
-            metrics=("ndcg_at_10",),
-            files={"corpus": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "qrels/{}.tsv"},
-            columns=("id", "title", "text"),
+            "Retrieval",
+            ("ndcg_at_10",),
+            {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "qrels/{}.tsv"},
+            ("id", "title", "text"),
             keys=("split", RULE),
         ),
-        "sts": _Kind(
-            type="STS",
-            metrics=("cosine_spearman",),
-            files={"file": "pairs.jsonl"},
-            columns=("id", "text1", "text2", "score"),
-        ),
-        "classification": _Kind(
-            type="Classification",
-            metrics=("accuracy",),
-            files={"train": "train.jsonl", "test": "test.jsonl"},
-            columns=("id", "text", "label"),
-        ),
-        "clustering": _Kind(
-            type="Clustering",
-            metrics=("v_measure",),
-            files={"file": "texts.jsonl"},
-            columns=("id", "text", "label"),
-        ),
+        "sts": _Kind("STS", ("cosine_spearman",), {"file": "pairs.jsonl"}, ("id", "text1", "text2", "score")),
+        "classification": _Kind("Classification", ("accuracy",), _TRAIN_AND_TEST, _TEXT_AND_LABEL),
+        "clustering": _Kind("Clustering", ("v_measure",), {"file": "texts.jsonl"}, _TEXT_AND_LABEL),
         "fine-tuned-classification": _Kind(
-            type="Classification",
-            metrics=("accuracy",),
+            "Classification",
+            ("accuracy",),
+            _TRAIN_AND_DEV,
+            _TEXTS_AND_LABEL,
+            keys=("metrics", "positive", "like", "from_mnli"),
             allowed=("accuracy", "f1", "mcc"),
             like="RTE",
             split="dev",
-            files=_TRAIN_AND_DEV,
-            columns=_TEXTS_AND_LABEL,
-            keys=("metrics", "positive", "like", "from_mnli"),
         ),
         "fine-tuned-regression": _Kind(
-            type="Regression",
-            metrics=("pearson", "spearman"),
+            "Regression",
+            ("pearson", "spearman"),
+            _TRAIN_AND_DEV,
+            _TEXTS_AND_LABEL,
+            keys=("metrics", "like", "from_mnli"),
             allowed=("pearson", "spearman"),
             like="STS-B",
             numeric=True,
             split="dev",
-            files=_TRAIN_AND_DEV,
-            columns=_TEXTS_AND_LABEL,
-            keys=("metrics", "like", "from_mnli"),
         ),
     }
 )
@@ -372,7 +338,22 @@ class LocalTask:
             DataError: A file that it names is missing or empty, or this user may not reach it.
         """
         with readable(folder):
-            return _read(folder)
+            if not folder.is_dir():
+                before, _, split = str(folder).rpartition(":")
+                named = before and Path(before).is_dir()
+                raise UsageError(
+                    f"{folder} is not a folder.",
+                    hint=f"Type --suite local:{before} --splits {split}." if named else GUIDE,
+                )
+            tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
+            counts = Counter(task.name for task in tasks)
+            if twice := [name for name, count in counts.items() if count > 1]:
+                raise UsageError(
+                    f"{folder}: two tasks are called {twice[0]!r}.", hint="Give each a 'name' of its own."
+                )
+            for task in tasks:
+                _check_files(task)
+            return tasks
 
 
 def _file_hash(path: Path, cache: Path | None) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from harness.core.errors import unknown
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import of_parts, whole
+from suites._mteb.tasks import of_tasks, whole
 
 _DIRECTIONS = {
     "": ("COIRCodeSearchNetRetrieval", "CodeSearchNet (CoIR): code is the query"),
@@ -21,7 +21,7 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     every = whole(task)
     uses = {subset: replace(every, subsets=(subset,)) for subset in sorted(every.subsets)}
     called = f"codesearchnet:{argument}" if argument else "codesearchnet"
-    return of_parts(uses, called=called, title=title, options=options)
+    return of_tasks(uses, called=called, title=title, options=options, parts=True)
 
 
 SUITE = SuiteEntry(

@@ -50,7 +50,7 @@ Metric = str
 """The name of a metric: accuracy, f1 (of class 1), mcc, pearson or spearman."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _GlueTask:
     """A task of the hub's `nyu-mll/glue`, under the name that papers print.
 
@@ -63,84 +63,37 @@ class _GlueTask:
     subset: str
     type: str
     columns: tuple[str, ...]
+    train_rows: int
+    dev_rows: tuple[int, ...]
     classes: int = 2
     metrics: tuple[Metric, ...] = ("accuracy",)
     dev: tuple[str, ...] = ("validation",)
-    train_rows: int
-    dev_rows: tuple[int, ...]
 
 
 SINGLE, SIMILARITY, INFERENCE = "Single sentence", "Similarity and paraphrase", "Inference"
 
-SENTENCES = ("sentence1", "sentence2")
+SENTENCES, PREMISES = ("sentence1", "sentence2"), ("premise", "hypothesis")
+
+ACCURACY_F1, CORRELATIONS = ("accuracy", "f1"), ("pearson", "spearman")
+
+MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
+
+MNLI = "MNLI"
+"""The task whose model other tasks start from."""
 
 _ALL = (
-    _GlueTask(
-        name="CoLA",
-        subset="cola",
-        type=SINGLE,
-        columns=("sentence",),
-        metrics=("mcc",),
-        train_rows=8551,
-        dev_rows=(1043,),
-    ),
-    _GlueTask(
-        name="SST-2", subset="sst2", type=SINGLE, columns=("sentence",), train_rows=67_349, dev_rows=(872,)
-    ),
-    _GlueTask(
-        name="MRPC",
-        subset="mrpc",
-        type=SIMILARITY,
-        columns=SENTENCES,
-        metrics=("accuracy", "f1"),
-        train_rows=3668,
-        dev_rows=(408,),
-    ),
-    _GlueTask(
-        name="STS-B",
-        subset="stsb",
-        type=SIMILARITY,
-        columns=SENTENCES,
-        classes=REGRESSION,
-        metrics=("pearson", "spearman"),
-        train_rows=5749,
-        dev_rows=(1500,),
-    ),
-    _GlueTask(
-        name="QQP",
-        subset="qqp",
-        type=SIMILARITY,
-        columns=("question1", "question2"),
-        metrics=("accuracy", "f1"),
-        train_rows=363_846,
-        dev_rows=(40_430,),
-    ),
-    _GlueTask(
-        name="MNLI",
-        subset="mnli",
-        type=INFERENCE,
-        columns=("premise", "hypothesis"),
-        classes=3,
-        dev=("validation_matched", "validation_mismatched"),
-        train_rows=392_702,
-        dev_rows=(9815, 9832),
-    ),
-    _GlueTask(
-        name="QNLI",
-        subset="qnli",
-        type=INFERENCE,
-        columns=("question", "sentence"),
-        train_rows=104_743,
-        dev_rows=(5463,),
-    ),
-    _GlueTask(name="RTE", subset="rte", type=INFERENCE, columns=SENTENCES, train_rows=2490, dev_rows=(277,)),
+    _GlueTask("CoLA", "cola", SINGLE, ("sentence",), 8551, (1043,), metrics=("mcc",)),
+    _GlueTask("SST-2", "sst2", SINGLE, ("sentence",), 67_349, (872,)),
+    _GlueTask("MRPC", "mrpc", SIMILARITY, SENTENCES, 3668, (408,), metrics=ACCURACY_F1),
+    _GlueTask("STS-B", "stsb", SIMILARITY, SENTENCES, 5749, (1500,), REGRESSION, CORRELATIONS),
+    _GlueTask("QQP", "qqp", SIMILARITY, ("question1", "question2"), 363_846, (40_430,), metrics=ACCURACY_F1),
+    _GlueTask(MNLI, "mnli", INFERENCE, PREMISES, 392_702, (9815, 9832), 3, dev=(MATCHED, MISMATCHED)),
+    _GlueTask("QNLI", "qnli", INFERENCE, ("question", "sentence"), 104_743, (5463,)),
+    _GlueTask("RTE", "rte", INFERENCE, SENTENCES, 2490, (277,)),
 )
 
 TASKS: Mapping[str, _GlueTask] = MappingProxyType({task.name: task for task in _ALL})
 """The tasks by name, in the order in which papers print them."""
-
-MNLI = "MNLI"
-"""The task whose model other tasks start from."""
 
 TRAIN = "train"
 
@@ -188,10 +141,8 @@ class GlueSource:
         from datasets.exceptions import DatasetsError
 
         known = TASKS[self.name]
-        place: dict[str, Any] = {"path": PATH, "revision": REVISION}
-        if data is not None:
-            place = {"path": str(readable_folder(data))}
-        where = str(data or PATH)
+        hub, where = {"path": PATH, "revision": REVISION}, str(data or PATH)
+        place: dict[str, Any] = hub if data is None else {"path": str(readable_folder(data))}
         try:
             found = load_dataset(**place, name=known.subset)
         except (ValueError, OSError, DatasetsError) as error:
@@ -253,8 +204,6 @@ def _task(known: _GlueTask) -> Task:
 GLUE: Mapping[str, Task] = MappingProxyType({name: _task(known) for name, known in TASKS.items()})
 """The tasks in the form of a plan, by name."""
 
-MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
-
 
 def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """The first metric of every task, apart from those given by the subset's name."""
@@ -265,13 +214,8 @@ def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[s
 
 BOTH_SETS = ((MATCHED, "accuracy"), (MISMATCHED, "accuracy"))
 ACCURACY_AND_F1 = ((DEV, "accuracy"), (DEV, "f1"))
-SPEARMAN = ((DEV, "spearman"),)
-MEANS_OF_ALL = _parts(
-    mnli=BOTH_SETS,
-    mrpc=ACCURACY_AND_F1,
-    qqp=ACCURACY_AND_F1,
-    stsb=((DEV, "pearson"), (DEV, "spearman")),
-)
+PEARSON, SPEARMAN = ((DEV, "pearson"),), ((DEV, "spearman"),)
+MEANS_OF_ALL = _parts(mnli=BOTH_SETS, mrpc=ACCURACY_AND_F1, qqp=ACCURACY_AND_F1, stsb=(*PEARSON, *SPEARMAN))
 
 _ALL_TASKS = (
     Convention(

@@ -178,7 +178,9 @@ def _classes(column: str, learning: Learning, train: Sequence[FileRow], dev: Seq
         names.sort(key=lambda name: name == learning.positive)
     number = {name: at for at, name in enumerate(names)}
     for record in dev:
-        _require_label(record, record.token(column), names, train[0].path)
+        if (name := record.token(column)) not in number:
+            hint = _there(name, names)
+            raise record.error(f"the label {name!r} is in no row of {train[0].path.name}.", hint=hint)
     second = [record.token(column) for record in dev]
     _require_both(set(second), learning, dev)
     says = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
@@ -217,11 +219,6 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[FileR
             f"no row has the label {learning.positive!r}, which 'positive' in harness.toml names.",
             hint=_there(learning.positive, names),
         )
-
-
-def _require_label(record: FileRow, name: str, names: Sequence[str], train: Path) -> None:
-    if name not in names:
-        raise record.error(f"the label {name!r} is in no row of {train.name}.", hint=_there(name, names))
 
 
 def _require_both(found: set[str], learning: Learning, dev: Sequence[FileRow]) -> None:
@@ -396,7 +393,12 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
 
 
 def _column(task: LocalTask, content: str, cache: Path | None) -> Column:
-    type_, source = KINDS[task.type].type, _source(task, content)
+    type_ = KINDS[task.type].type
+    source: _LocalSource | _FileSource = (
+        _LocalSource(task=task, learning=task.learning)
+        if task.learning
+        else _FileSource(loader=_FolderLoader(task=task, planned=content))
+    )
     made = Task(
         name=task.name,
         type=type_,
@@ -410,12 +412,6 @@ def _column(task: LocalTask, content: str, cache: Path | None) -> Column:
     with contextlib.suppress(DataError):  # the plan says what is wrong with the data
         made = replace(made, size=source.measure(made, cache=cache or paths.cache_folder(None)))
     return Column(name=task.name, type=type_, tasks=(made,))
-
-
-def _source(task: LocalTask, content: str) -> _LocalSource | _FileSource:
-    if task.learning:
-        return _LocalSource(task=task, learning=task.learning)
-    return _FileSource(loader=_FolderLoader(task=task, planned=content))
 
 
 SUITE = SuiteEntry(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from harness.core.types import Suite, SuiteEntry, SuiteOptions
-from suites._mteb.tasks import of_parts, whole
+from suites._mteb.tasks import of_tasks, whole
 
 DEV, TEST = "MLDR (dev)", "MLDR (test)"
 
@@ -11,11 +11,12 @@ DEV, TEST = "MLDR (dev)", "MLDR (test)"
 def _open(_argument: str, options: SuiteOptions) -> Suite:
     english = replace(whole("MultiLongDocRetrieval"), subsets=("en",))
     uses = {DEV: replace(english, splits=("dev",)), TEST: replace(english, splits=("test",))}
-    return of_parts(
+    return of_tasks(
         uses,
         called="mldr",
         title="MLDR, English",
         options=options,
+        parts=True,
         shown_only={DEV: "the development queries"},
     )
 

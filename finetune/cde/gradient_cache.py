@@ -9,13 +9,14 @@ Rush (2024), whose autocast names no dtype and therefore is float16; here it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 import torch.distributed as distributed
+from sentence_transformers.losses.CachedMultipleNegativesRankingLoss import RandContext
 from torch import Tensor
 
 from harness.encoder.two_stage import Features, TwoStage
@@ -74,52 +75,7 @@ class _Chunk:
     """A chunk of texts, and the random state before its first run."""
 
     features: Features
-    random: _RandomState
-
-
-@dataclass(frozen=True, kw_only=True)
-class _RandomState:
-    """The state of torch's generators: that of the CPU, and that of the model's GPU."""
-
-    device: torch.device
-    cpu: Tensor
-    gpu: Tensor | None
-
-    @staticmethod
-    def now(device: torch.device) -> _RandomState:
-        """The present state."""
-        gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return _RandomState(device=device, cpu=torch.get_rng_state(), gpu=gpu)
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """A context in this state; the state around it goes on as if nothing had run."""
-        with torch.random.fork_rng([] if self.gpu is None else [self.device]):
-            torch.set_rng_state(self.cpu)
-            if self.gpu is not None:
-                torch.cuda.set_rng_state(self.gpu, self.device)
-            yield
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Precision:
-    """The autocast of the caller; None without one."""
-
-    device: str
-    dtype: torch.dtype | None
-
-    @staticmethod
-    def now(device: torch.device) -> _Precision:
-        """The present autocast of a device."""
-        active = torch.is_autocast_enabled(device.type)
-        return _Precision(device=device.type, dtype=torch.get_autocast_dtype(device.type) if active else None)
-
-    def applied(self) -> Any:
-        """The same autocast, which keeps no copies of weights: those of a run without gradients have none."""
-        if self.dtype is None:
-            off: Any = torch.autocast(self.device, enabled=False)
-            return off if torch.is_autocast_enabled(self.device) else nullcontext()
-        return torch.autocast(self.device, dtype=self.dtype, cache_enabled=False)
+    random: RandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +83,7 @@ class _Passes:
     """The first runs of a batch: its chunks, the context, and the vectors of each column, all detached."""
 
     model: TwoStage
-    precision: _Precision
+    precision: Callable[[], Any]
     context_chunks: Sequence[_Chunk]
     column_chunks: Sequence[Sequence[_Chunk]]
     context: Tensor | None
@@ -137,18 +93,25 @@ class _Passes:
     def of(model: TwoStage, context: Sequence[Features], columns: Sequence[Sequence[Features]]) -> _Passes:
         """Run both stages without gradients."""
         device = model.null.device
-        precision = _Precision.now(device)
+        # No copies of weights are kept: those of a run without gradients have none.
+        precision = partial(
+            torch.autocast,
+            device.type,
+            dtype=torch.get_autocast_dtype(device.type),
+            enabled=torch.is_autocast_enabled(device.type),
+            cache_enabled=False,
+        )
 
         def run(
             chunks: Sequence[Features], stage: Callable[[Features], Tensor]
         ) -> tuple[list[_Chunk], list[Tensor]]:
             there, found = [], []
             for features in chunks:
-                there.append(_Chunk(features=features, random=_RandomState.now(device)))
+                there.append(_Chunk(features=features, random=RandContext(features["input_ids"])))
                 found.append(stage(features))
             return there, found
 
-        with torch.no_grad(), precision.applied():
+        with torch.no_grad(), precision():
             first, parts = run(context, model.context_vectors)
             shared = torch.cat(parts) if parts else None
             second = [run(chunks, lambda one: model.text_vectors(one, shared)) for chunks in columns]
@@ -174,7 +137,7 @@ class _Passes:
         _average(self.model)
 
     def _backward(self, chunk: _Chunk, stage: Callable[[Features], Tensor], gradient: Tensor) -> None:
-        with torch.enable_grad(), chunk.random.restored(), self.precision.applied():
+        with torch.enable_grad(), chunk.random, self.precision():
             vectors = stage(chunk.features)
         vectors.backward(gradient)
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
-from finetune.cde.settings import (
-    RULES,
-    TWO_STAGE_RULES,
-    ContextualSettings,
-    Guide,
-    TwoStageTrainingSettings,
-)
+from finetune.cde.settings import RULES, TWO_STAGE_RULES, ContextualSettings, Guide, TwoStageTrainingSettings
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
-from finetune.embedding.settings import EmbeddingSettings
 from harness.core.encoding import Encoding
 from harness.core.errors import DataError, UsageError
 from harness.core.lineage import Lineage, ParentPart
@@ -22,9 +16,11 @@ from harness.data.training.sets import LocatedTraining
 from harness.encoder.folder.description import Description, with_two_stages
 from harness.training.training import TrainingSpec
 
+ContextualT = TypeVar("ContextualT", bound=ContextualSettings)
+
 
 @dataclass(frozen=True, kw_only=True)
-class ContextualRecipe(EmbeddingRecipe):
+class ContextualRecipe(EmbeddingRecipe[ContextualT]):
     """A recipe that trains a model with one vector for each text on contextual batches.
 
     Attributes:
@@ -36,9 +32,9 @@ class ContextualRecipe(EmbeddingRecipe):
     @property
     def guide(self) -> str:
         """The guide as a user types it; empty where the settings need none."""
-        return self._own.guide
+        return self.settings.guide
 
-    def with_guide(self, artifact: Artifact, encoding: Encoding) -> ContextualRecipe:
+    def with_guide(self, artifact: Artifact, encoding: Encoding) -> Self:
         """The recipe with its guide.
 
         Raises:
@@ -56,27 +52,21 @@ class ContextualRecipe(EmbeddingRecipe):
         from finetune.cde.training import train_contextual
 
         settings = self._fitted(spec.backbone)
-        assert isinstance(settings, ContextualSettings)
         train_contextual(spec, settings, self.loss, self.found, caches=self.caches)
-
-    @property
-    def _own(self) -> ContextualSettings:
-        assert isinstance(self.settings, ContextualSettings)
-        return self.settings
 
     def _description(self, found: Description) -> Description:
         planned = super()._description(found)
-        prompts = dict(self._own.prompts)
+        prompts = dict(self.settings.prompts)
         if not prompts:
             return planned
         return replace(planned, prompts=prompts, default_prompt_name=None)
 
     def _lineage(
-        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+        self, backbone: Artifact, settings: ContextualT, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         """The lineage with the guide beside the backbone; its name is not in the key, how it encodes is."""
         made = super()._lineage(backbone, settings, data, seed)
-        if self.found is None and not self._own.guided:
+        if self.found is None and not self.settings.guided:
             return made
         if self.found is None:
             raise UsageError(f"The guide of {self.name} is not known.", hint="Name one: --set guide=MODEL.")
@@ -87,36 +77,34 @@ class ContextualRecipe(EmbeddingRecipe):
             }
         )
 
-    def _work(
-        self, settings: EmbeddingSettings, data: Sequence[LocatedTraining]
-    ) -> tuple[int | None, int | None]:
+    def _work(self, settings: ContextualT, data: Sequence[LocatedTraining]) -> tuple[int | None, int | None]:
         """Of each set the pairs that fill no batch are left out."""
         counts = known_rows(data)
         if settings.batches != "contextual" or counts is None:
             return super()._work(settings, data)
-        groups = sum(count // self._own.unit for count in counts)
-        steps = settings.limited(settings.epochs * (groups // (settings.batch_size // self._own.unit)))
+        groups = sum(count // self.settings.unit for count in counts)
+        steps = settings.limited(settings.epochs * (groups // (settings.batch_size // self.settings.unit)))
         return steps, steps * settings.batch_size
 
     def _check_data(self, data: Sequence[LocatedTraining]) -> None:
         super()._check_data(data)
-        size = self._own.unit
-        for part in data if self._own.batches == "contextual" else ():
+        size = self.settings.unit
+        for part in data if self.settings.batches == "contextual" else ():
             if part.rows is not None and part.rows < size:
                 raise DataError(
                     f"{part.name} has {part.rows:,} rows, and a batch has {size} of one set.",
                     hint="Give more of them, leave the set out, or type --set batch_size=…",
                 )
         counts = known_rows(data)
-        groups, needed = sum(count // size for count in counts or ()), self._own.batch_size // size
-        if self._own.batches == "contextual" and counts is not None and groups < needed:
+        groups, needed = sum(count // size for count in counts or ()), self.settings.batch_size // size
+        if self.settings.batches == "contextual" and counts is not None and groups < needed:
             raise DataError(
                 f"The data has {groups:,} groups of {size} pairs of one set, and a batch has {needed}.",
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
-        own, uses = self._own, list[str]()
+    def _notes(self, backbone: Artifact, found: Description, settings: ContextualT) -> tuple[str, ...]:
+        own, uses = self.settings, list[str]()
         if own.batches == "contextual":
             uses.append(f"batches of clusters of about {own.cluster_size} pairs")
         if own.filters:
@@ -128,7 +116,7 @@ class ContextualRecipe(EmbeddingRecipe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoStageRecipe(ContextualRecipe):
+class TwoStageRecipe(ContextualRecipe[TwoStageTrainingSettings]):
     """A recipe that trains a two-stage model, of a backbone or of such a model, on contextual batches."""
 
     @property
@@ -136,40 +124,41 @@ class TwoStageRecipe(ContextualRecipe):
         """Whether a training may start from a two-stage model: it may."""
         return True
 
-    @property
-    def _two(self) -> TwoStageTrainingSettings:
-        assert isinstance(self.settings, TwoStageTrainingSettings)
-        return self.settings
-
     def _texts(self, steps: int, rows: int, data: Sequence[LocatedTraining]) -> int:
         """Context documents count as texts."""
-        context = self._two.context_size * (self._two.batch_size // self._two.unit)
+        context = self.settings.context_size * (self.settings.batch_size // self.settings.unit)
         return super()._texts(steps, rows, data) + steps * context
 
     def _lineage(
-        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+        self,
+        backbone: Artifact,
+        settings: TwoStageTrainingSettings,
+        data: Sequence[LocatedTraining],
+        seed: int,
     ) -> Lineage:
         made = super()._lineage(backbone, settings, data, seed)
         return made.model_copy(update={"settings": {**made.settings, "two_stage_rules": TWO_STAGE_RULES}})
 
     def _description(self, found: Description) -> Description:
-        length = self._two.max_length or found.max_length
-        return with_two_stages(found, self._two.stages, max_length=length, prompts=self._two.prompts)
+        length = self.settings.max_length or found.max_length
+        return with_two_stages(found, self.settings.stages, max_length=length, prompts=self.settings.prompts)
 
     def _check_backbone(self, backbone: Artifact, found: Description) -> None:
         if found.two_stage is None:
             super()._check_backbone(backbone, found)
             return
         for name, setting in (("prompts", "soft_prompts"), ("tied", "tied")):
-            there, wanted = getattr(found.two_stage, name), getattr(self._two.stages, name)
+            there, wanted = getattr(found.two_stage, name), getattr(self.settings.stages, name)
             if there != wanted:
                 raise UsageError(
                     f"{backbone.name} has {setting} = {there}, and {self.name} would train it with {wanted}.",
                     hint=f"Type --set {setting}={str(there).lower()}, or start from a bare backbone.",
                 )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
-        own, notes = self._two, super()._notes(backbone, replace(found, pooling=None), settings)
+    def _notes(
+        self, backbone: Artifact, found: Description, settings: TwoStageTrainingSettings
+    ) -> tuple[str, ...]:
+        own, notes = self.settings, super()._notes(backbone, replace(found, pooling=None), settings)
         if own.unit < own.context_size:
             few = (
                 f"the context has {own.context_size} places, and a group of rows {own.unit} documents, which "

@@ -105,13 +105,10 @@ class ContextualSettings(EmbeddingSettings):
 
     def normal(self) -> Self:
         """The settings with one value for each meaning: those without effect have none of their own."""
-        contextual = self.batches == "contextual"
         of_clusters = {field.name for field in fields(ClusterSettings)} | {"packing"}
-        unused: dict[str, Any] = {
-            field.name: field.default
-            for field in fields(self)
-            if field.name in of_clusters and not contextual
-        }
+        unused: dict[str, Any] = {}
+        if self.batches != "contextual":
+            unused |= {field.name: field.default for field in fields(self) if field.name in of_clusters}
         if self.threshold is not None:
             unused["margin"] = None
         if not self.guided:
@@ -121,13 +118,8 @@ class ContextualSettings(EmbeddingSettings):
     @property
     def clusters(self) -> ClusterSettings:
         """The part of the settings that the clusters depend on."""
-        return ClusterSettings(
-            cluster_size=self.cluster_size,
-            dimensions=self.dimensions,
-            iterations=self.iterations,
-            starts=self.starts,
-            cluster_seed=self.cluster_seed,
-        )
+        own = [field.name for field in fields(ClusterSettings) if hasattr(self, field.name)]
+        return ClusterSettings(**{name: getattr(self, name) for name in own})
 
     @property
     def unit(self) -> int:

@@ -18,12 +18,7 @@ from torch import Tensor, nn
 
 from finetune.cde.clusters import FILE, ClusterWork, PairClusters, Stopped, make_clusters
 from finetune.cde.gradient_cache import TwoStageGradients, split_features
-from finetune.cde.settings import (
-    ContextualSettings,
-    Guide,
-    TwoStageTrainingSettings,
-    clusters_identity,
-)
+from finetune.cde.settings import ContextualSettings, Guide, TwoStageTrainingSettings, clusters_identity
 from finetune.embedding.batches import Order, PackedOrder, packed, text_numbers
 from finetune.embedding.losses import InfoNCE, NegativeFilter, filtered_loss
 from finetune.embedding.settings import Loss
@@ -262,7 +257,12 @@ def _clusters(
             found = PairClusters.read(folder / FILE, identity)
             if found is None:
                 pairs.encode(pairs.rows.column_names[:2])
-                work = _work(folder, spec)
+
+                def tell(name: str, count: int | None) -> None:
+                    kind: Any = "ranking" if name else "ranked"
+                    spec.log.progress(kind, text=name, texts=count or 0)
+
+                work = ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
                 found = make_clusters(pairs, settings.clusters, identity, work)
     facts = found.facts
     spec.log.note(
@@ -272,27 +272,17 @@ def _clusters(
     return found
 
 
-def _work(folder: Path, spec: TrainingSpec) -> ClusterWork:
-    def tell(name: str, count: int | None) -> None:
-        kind: Any = "ranking" if name else "ranked"
-        spec.log.progress(kind, text=name, texts=count or 0)
-
-    return ClusterWork(folder=folder, device=spec.device, tell=tell, stop=STOP.is_set)
-
-
 @contextmanager
 def _lease(folder: Path, spec: TrainingSpec) -> Iterator[None]:
     """The right to make the clusters of a folder, of which another training may have it first."""
     leases = Leases(folder)
     try:
-        mine = leases.claim("lease")
-        if not mine:
+        if not leases.claim("lease"):
             spec.log.stage("waiting for another training to make the clusters")
-        while not mine:
-            if STOP.is_set():
-                raise Stopped
-            time.sleep(POLL)
-            mine = leases.claim("lease")
+            while not leases.claim("lease"):
+                if STOP.is_set():
+                    raise Stopped
+                time.sleep(POLL)
         yield
     finally:
         leases.close()
@@ -375,12 +365,7 @@ class ContextualSetup(EmbeddingSetup):
         if not settings.filters:
             return super().loss(model, micro_batch=micro_batch, gather=gather)
         return filtered_loss(
-            model,
-            self._filter,
-            settings.scale,
-            group=settings.group,
-            micro_batch=micro_batch,
-            gather=gather,
+            model, self._filter, settings.scale, group=settings.group, micro_batch=micro_batch, gather=gather
         )
 
     @property

@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from pylate.losses import CachedContrastive, Distillation
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.batches import BatchOrder
-from finetune.embedding.trainer import (
-    backbone_args,
-    batch_order,
-    keep_prompts,
-    open_backbone,
-    text_rows,
-)
+from finetune.embedding.trainer import Setup, backbone_args, keep_prompts, open_backbone
 from harness.core.encoding import LateInteraction
 from harness.core.errors import HarnessError
 from harness.core.types import Role
@@ -41,29 +33,26 @@ Features = dict[str, Tensor]
 """The features of the texts of a column in one batch, (texts, tokens) each."""
 
 
-class ColBERTSetup:
+class ColBERTSetup(Setup):
     """The training of a backbone with a projection of its token vectors.
 
     Args:
         settings: The settings of the recipe.
     """
 
-    caches = True
-    evaluate_every = 1
-    numbered = False
-
     def __init__(self, settings: ColBERTSettings) -> None:
+        super().__init__(settings)
         self._settings = settings
         self._late = settings.late_interaction
 
-    def rows(self, spec: TrainingSpec) -> Dataset:
+    def rows(self, spec: TrainingSpec) -> Any:
         """The training rows: texts, or queries with documents and scores.
 
         Raises:
             HarnessError: A query has fewer documents than are trained on.
         """
         if self._settings.loss == "contrastive":
-            return text_rows(spec)
+            return super().rows(spec)
         tables, wanted = load_scored(spec.data[0], cache=spec.cache), self._settings.documents
         counts = tables.documents_per_row()
         if counts.min() < wanted:
@@ -78,10 +67,6 @@ class ColBERTSetup:
                 "learned from them but that these are equal"
             )
         return tables.rows
-
-    def order(self, data: Dataset, spec: TrainingSpec) -> BatchOrder:
-        """The batches that the settings name."""
-        return batch_order(data, spec, self._settings)
 
     def model(self, spec: TrainingSpec) -> SentenceTransformer:
         """The backbone with its projections, new ones where it has none."""
@@ -103,10 +88,6 @@ class ColBERTSetup:
         asked.do_query_expansion = self._late.expansion
         return model
 
-    def about(self, _step: int) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
-
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """PyLate's loss, with `micro_batch` queries in a pass.
 
@@ -125,10 +106,6 @@ class ColBERTSetup:
     def collator(self, model: Any) -> Callable[[Sequence[Mapping[str, Any]]], Features]:
         """A function that tokenizes rows."""
         return _Collator(model, self._settings)
-
-    def score(self, model: Any, data: Dataset) -> float:
-        """Not supported: checkpoints are not chosen among."""
-        raise NotImplementedError
 
     def save(self, model: Any, folder: Path) -> None:
         """Write the model as a PyLate folder."""
@@ -170,23 +147,20 @@ class _Collator:
         else:
             texts, labels = {name: [row[name] for row in rows] for name in rows[0]}, {}
         query, *others = texts
-        found = {query: self._features(texts[query], "query")}
+        found = self._features(texts[query], "query")
         documents = {name: self._features(texts[name], "document") for name in others}
         longest = max(features["input_ids"].shape[1] for features in documents.values())
         width = min(longest + 1, self._late.document_length)
-        found |= {name: _filled(features, width) for name, features in documents.items()}
-        flat = {f"{name}_{key}": one for name, features in found.items() for key, one in features.items()}
+        flat = {f"{query}_{key}": one for key, one in found.items()}
+        for name, features in documents.items():
+            for key, one in features.items():  # zeros are neither computed nor attended to
+                flat[f"{name}_{key}"] = nn.functional.pad(one, (0, width - one.shape[1]))
         return {**flat, **labels}
 
     def _features(self, texts: Sequence[str], role: Role) -> Features:
         found = side_features(self._model, texts, self._late, role)
         del found["kept"]
         return found
-
-
-def _filled(features: Features, width: int) -> Features:
-    """Features with `width` columns, the new ones zeros, which are neither computed nor attended to."""
-    return {name: nn.functional.pad(one, (0, width - one.shape[1])) for name, one in features.items()}
 
 
 class _DistillationLoss(Distillation):

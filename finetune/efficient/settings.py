@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from finetune.efficient.tuning import Method, TuningSettings
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.flops import gpt_neox_parameters
-from harness.core.errors import UsageError, unknown
+from harness.core.errors import UsageError
 from harness.encoder.backbones.gpt_neox import SIZES
 
 # Learning rates
@@ -30,37 +30,31 @@ FEW_WEIGHTS = {"lora": 1e-3, "bias": 1e-2}
 """That of the other methods, for every size."""
 
 
-def usual_rate(method: Method, size: int | str | None) -> float:
+def usual_rate(method: Method, size: int | None) -> float:
     """The paper's highest learning rate for a method and a backbone.
 
     Args:
         method: The way of training.
         size: The backbone's parameters without embeddings, whose rate is that of the Pythia with the nearest
-            logarithm; or the name of a Pythia. None where it is not known.
+            logarithm; None where it is not known.
 
     Raises:
-        UsageError: There is no Pythia of that name, or the rate depends on a size that is not known.
+        UsageError: The rate depends on a size that is not known.
 
     Example:
-        >>> usual_rate("full", "pythia-160m"), usual_rate("full", 110_000_000), usual_rate("lora", None)
-        (6e-05, 6e-05, 0.001)
+        >>> usual_rate("full", 110_000_000), usual_rate("lora", None)
+        (6e-05, 0.001)
     """
     if method in FEW_WEIGHTS:
         return FEW_WEIGHTS[method]
-    if isinstance(size, str):
-        if size not in ALL_WEIGHTS:
-            raise unknown("Pythia", size, ALL_WEIGHTS, then="Give one, or a number of parameters.")
-        return ALL_WEIGHTS[size]
     if not size:
         raise UsageError(
             f"The size of the backbone is not known, on which the learning rate of {method} depends.",
             hint="Give it: --set learning_rate=…",
         )
-    return ALL_WEIGHTS[min(ALL_WEIGHTS, key=lambda name: abs(math.log(size / _parameters(name))))]
-
-
-def _parameters(name: str) -> int:
-    return gpt_neox_parameters(SIZES[name])
+    return ALL_WEIGHTS[
+        min(ALL_WEIGHTS, key=lambda name: abs(math.log(size / gpt_neox_parameters(SIZES[name]))))
+    ]
 
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -56,7 +56,33 @@ class _GroupedLoss(MultipleNegativesRankingLoss):
         return sum(parts[1:], parts[0]) * (self.share / len(parts))
 
 
-class _CachedGroupedLoss(CachedMultipleNegativesRankingLoss):
+class _CachedParts(CachedMultipleNegativesRankingLoss):
+    """A loss that is the sum of parts, with `mini_batch_size` texts in a pass through the model."""
+
+    def parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
+        """The parts of the loss of a batch, each column (rows, dimensions)."""
+        raise NotImplementedError
+
+    def library_loss(self, group: list[Tensor]) -> Tensor:
+        """The mean loss of a group as the library computes it."""
+        return super().calculate_loss([[column] for column in group])
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """The loss of a batch of tokenized columns."""
+        self._labels = labels
+        return super().forward(sentence_features, labels)
+
+    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
+        """The loss of embeddings that are there, of each column in chunks."""
+        total = reps[0][0].new_zeros(())
+        for part in self.parts([cat(column) for column in reps], self._labels, self.mini_batch_size):
+            if with_backward:
+                part.backward()
+            total = total + (part.detach() if with_backward else part)
+        return total
+
+
+class _CachedGroupedLoss(_CachedParts):
     """The same loss with `chunk` rows in a pass."""
 
     share = 1.0
@@ -65,17 +91,10 @@ class _CachedGroupedLoss(CachedMultipleNegativesRankingLoss):
         super().__init__(model, scale=scale, mini_batch_size=chunk)
         self.group = group
 
-    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
-        """The loss of embeddings that are there, of each column in chunks."""
-        groups = [*_groups([cat(column) for column in reps], self.group)]
-        total = reps[0][0].new_zeros(())
-        for group in groups:
-            loss = super().calculate_loss([[column] for column in group]) * (self.share / len(groups))
-            if with_backward:
-                loss.backward()
-                loss = loss.detach()
-            total = total + loss
-        return total
+    def parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
+        """The losses of the groups with their weights in the mean."""
+        groups = [*_groups(columns, self.group)]
+        yield from (self.library_loss(group) * (self.share / len(groups)) for group in groups)
 
 
 def _groups(columns: list[Tensor], size: int) -> Iterator[list[Tensor]]:
@@ -131,7 +150,7 @@ def mix_loss(
     return _CachedMixLoss(model, scale, micro_batch, groups=groups, summed=summed)
 
 
-class _MixGroups:
+class _MixParts:
     """The groups of a batch of rows with any number of negatives, and their weights in its loss."""
 
     share = 1.0
@@ -139,57 +158,39 @@ class _MixGroups:
     def __init__(self, *, groups: int, summed: bool) -> None:
         self._groups, self._summed = groups, summed
 
-    def groups(self, columns: list[Tensor], counts: Tensor) -> Iterator[list[Tensor]]:
-        """The columns of each group; `counts` are the negatives of each row."""
-        size = len(counts) // self._groups
+    def parts(self, columns: list[Tensor], labels: Tensor, chunk: int | None) -> Iterator[Tensor]:
+        """The loss of each group with its weight; the labels are the negatives of each row."""
+        size = len(labels) // self._groups
+        weight = self.share * (size if self._summed else 1) / self._groups
         parts = [column.split(size) for column in columns[:2]]
         if len(columns) > 2:
-            parts.append(columns[2].split(counts.view(self._groups, size).sum(dim=1).tolist()))
-        yield from map(list, zip(*parts, strict=True))
-
-    def weight(self, rows: int) -> float:
-        """The weight of the mean loss of a group with so many rows."""
-        return self.share * (rows if self._summed else 1) / self._groups
+            parts.append(columns[2].split(labels.view(self._groups, size).sum(dim=1).tolist()))
+        for group in zip(*parts, strict=True):
+            yield cast(Any, self).library_loss(list(group)) * weight
 
 
-class _MixLoss(_MixGroups, MultipleNegativesRankingLoss):
+class _MixLoss(_MixParts, MultipleNegativesRankingLoss):
     """The loss of whole columns."""
 
     def __init__(self, model: SentenceTransformer, scale: float, **how: Any) -> None:
         MultipleNegativesRankingLoss.__init__(self, model, scale=scale)
-        _MixGroups.__init__(self, **how)
+        _MixParts.__init__(self, **how)
+
+    def library_loss(self, group: list[Tensor]) -> Tensor:
+        """The mean loss of a group as the library computes it, without labels."""
+        return super().compute_loss_from_embeddings(group, group[0])
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
         """The loss of a batch: queries, positives (rows, dimensions), and all negatives."""
-        total = embeddings[0].new_zeros(())
-        for group in self.groups(embeddings, labels):
-            loss = MultipleNegativesRankingLoss.compute_loss_from_embeddings(self, group, labels)
-            total = total + loss * self.weight(len(group[0]))
-        return total
+        return sum(self.parts(embeddings, labels, None), embeddings[0].new_zeros(()))
 
 
-class _CachedMixLoss(_MixGroups, CachedMultipleNegativesRankingLoss):
+class _CachedMixLoss(_MixParts, _CachedParts):
     """The same loss with `chunk` texts in a pass."""
 
     def __init__(self, model: SentenceTransformer, scale: float, chunk: int, **how: Any) -> None:
-        CachedMultipleNegativesRankingLoss.__init__(self, model, scale=scale, mini_batch_size=chunk)
-        _MixGroups.__init__(self, **how)
-
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch of tokenized columns."""
-        self._counts = labels
-        return super().forward(sentence_features, labels)
-
-    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
-        """The loss of embeddings that are there, of each column in chunks."""
-        total = reps[0][0].new_zeros(())
-        for group in self.groups([cat(column) for column in reps], self._counts):
-            loss = super().calculate_loss([[column] for column in group]) * self.weight(len(group[0]))
-            if with_backward:
-                loss.backward()
-                loss = loss.detach()
-            total = total + loss
-        return total
+        _CachedParts.__init__(self, model, scale=scale, mini_batch_size=chunk)
+        _MixParts.__init__(self, **how)
 
 
 # Without false negatives
@@ -318,28 +319,14 @@ class _FilteredLoss(InfoNCE, MultipleNegativesRankingLoss):
         return self.mean(embeddings, labels)
 
 
-class _CachedFilteredLoss(InfoNCE, CachedMultipleNegativesRankingLoss):
+class _CachedFilteredLoss(InfoNCE, _CachedParts):
     """The same loss with `chunk` rows in a pass."""
 
     def __init__(
         self, model: SentenceTransformer, negatives: NegativeFilter, scale: float, chunk: int, **how: Any
     ) -> None:
-        CachedMultipleNegativesRankingLoss.__init__(self, model, scale=scale, mini_batch_size=chunk)
+        _CachedParts.__init__(self, model, scale=scale, mini_batch_size=chunk)
         InfoNCE.__init__(self, negatives, scale, **how)
-
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch of tokenized columns."""
-        self._labels = labels
-        return super().forward(sentence_features, labels)
-
-    def calculate_loss(self, reps: list[list[Tensor]], with_backward: bool = False) -> Tensor:
-        """The loss of embeddings that are there, of each column in chunks."""
-        total = reps[0][0].new_zeros(())
-        for loss in self.parts([cat(column) for column in reps], self._labels, self.mini_batch_size):
-            if with_backward:
-                loss.backward()
-            total = total + loss.detach() if with_backward else total + loss
-        return total
 
 
 def filtered_loss(

@@ -50,6 +50,11 @@ def _warmup_notes(settings: TrainerSettings, steps: int | None) -> tuple[str, ..
     )
 
 
+def select_assumed(texts: Mapping[str, bool]) -> tuple[str, ...]:
+    """Those of some assumptions that are made under given settings."""
+    return tuple(text for text, holds in texts.items() if holds)
+
+
 def known_rows(data: Sequence[LocatedTraining]) -> list[int] | None:
     """The rows of each data set; None where those of one are not known."""
     counts = [part.rows for part in data if part.rows is not None]
@@ -202,8 +207,9 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
             raise UsageError(
                 "The data sets differ in their number of columns.", hint="Give sets of one form."
             )
-        if all(part.rows is not None for part in data) and sum(part.rows or 0 for part in data) < size:
-            rows = sum(part.rows or 0 for part in data)
+        counts = known_rows(data)
+        if counts is not None and sum(counts) < size:
+            rows = sum(counts)
             names = ", ".join(part.name for part in data)
             raise DataError(
                 f"{names} has {rows} row{'s' * (rows != 1)}, and a batch has {size}.",
@@ -236,8 +242,11 @@ class TrainerRecipe(ABC, Generic[SettingsT]):
         return (f"{backbone.name} is already an embedding model: its weights are trained further",)
 
 
+EmbeddingT = TypeVar("EmbeddingT", bound=EmbeddingSettings)
+
+
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
+class EmbeddingRecipe(TrainerRecipe[EmbeddingT]):
     """A recipe that trains a model with one vector for each text.
 
     Attributes:
@@ -298,7 +307,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
         name = self.settings.selection
         return (self.selections[name],) if name else ()
 
-    def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
+    def _fitted(self, backbone: Artifact) -> EmbeddingT:
         settings = self.settings.fitted(_width(backbone))
         settings.check()
         return settings
@@ -322,7 +331,7 @@ class EmbeddingRecipe(TrainerRecipe[EmbeddingSettings]):
                 )
         super()._check_data(data)
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingT) -> tuple[str, ...]:
         notes = []
         if self.settings.group_size is None:
             width = _width(backbone)
@@ -361,9 +370,7 @@ class Variant(Generic[SettingsT]):
 
 
 def entry(
-    recipe: TrainerRecipe[SettingsT],
-    summary: str,
-    variants: Mapping[str, Variant[SettingsT]] | None = None,
+    recipe: TrainerRecipe[SettingsT], summary: str, variants: Mapping[str, Variant[SettingsT]] | None = None
 ) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 

@@ -193,7 +193,7 @@ class EmbeddingSettings(TrainerSettings):
         """The tokens at which texts are cut in training."""
         return self.max_length
 
-    def fitted(self, width: int | None) -> EmbeddingSettings:
+    def fitted(self, width: int | None) -> Self:
         """The settings for a backbone whose token vectors have `width` dimensions."""
         size = self.group_size
         if size is None:

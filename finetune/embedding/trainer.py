@@ -7,15 +7,16 @@ import random
 import resource
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from safetensors.torch import load_model, save_model
 from sentence_transformers import SentenceTransformer as LibrarySentenceTransformer
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -41,8 +42,11 @@ MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
 """The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""
 
 
-class Setup(Protocol):
+class Setup(ABC):
     """What a kind of model has of its own in a training: its data, its network, its loss and its folder.
+
+    Args:
+        settings: The settings of the recipe.
 
     Attributes:
         caches: Whether the loss gives the same step with fewer rows in a pass.
@@ -50,41 +54,50 @@ class Setup(Protocol):
         numbered: Whether the loss is given the numbers of the rows, as its labels.
     """
 
-    caches: bool
-    evaluate_every: int
-    numbered: bool
+    caches = True
+    evaluate_every = 1
+    numbered = False
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self._trainer_settings = settings
 
     def rows(self, spec: TrainingSpec) -> Any:
-        """The training rows: a table, or what gives rows by their numbers (`__getitems__`)."""
-        ...
+        """The training rows: a table, or what gives rows by their numbers (`__getitems__`).
+
+        By default those of all training sets, under the column names of the first.
+        """
+        first, *others = [load_training(part, cache=spec.cache) for part in spec.data]
+        names = first.column_names
+        renamed = [part.rename_columns(dict(zip(part.column_names, names, strict=True))) for part in others]
+        return concatenate_datasets([first, *renamed]) if others else first
 
     def order(self, data: Any, spec: TrainingSpec) -> Order:
-        """The batches of the rows."""
-        ...
+        """The batches of the rows, by default those that the settings name."""
+        return batch_order(data, spec, self._trainer_settings)
 
+    @abstractmethod
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
         """The model before its first step."""
-        ...
 
+    @abstractmethod
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss, with `micro_batch` rows in a pass; `gather` where candidates come from all processes."""
-        ...
 
     def collator(self, model: Any) -> Any:
         """A function that turns rows into the inputs of a step; None for sentence-transformers' own."""
-        ...
+        return None
 
     def score(self, model: Any, data: Dataset) -> float:
-        """The score of a model on the data of the selection."""
-        ...
+        """The score of a model on the data of the selection, where checkpoints are chosen among."""
+        raise NotImplementedError
 
     def about(self, step: int) -> Mapping[str, Any]:
         """What the log says of a step beside what was measured."""
-        ...
+        return {}
 
+    @abstractmethod
     def save(self, model: Any, folder: Path) -> None:
         """Write the trained model."""
-        ...
 
 
 def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
@@ -102,7 +115,7 @@ def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
     """
     if spec.output.is_dir():
         return
-    trainer = _Trainer.of(spec, settings, setup)
+    trainer = _Trainer(spec, settings, setup)
     with _explained(spec, settings, setup.caches):
         trainer.run()
     if not STOP.is_set() or trainer.finished:
@@ -111,52 +124,44 @@ def train(spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
         torch.distributed.destroy_process_group()
 
 
-class EmbeddingSetup:
+class EmbeddingSetup(Setup):
     """The training of a model with one vector for each text: a backbone with a new pooling.
 
     Args:
         settings: The settings of the recipe.
         loss: The loss of the recipe.
         caches: Whether the loss gives the same step with fewer rows in a pass.
-        library: Whether transformers' own class of the backbone is trained in place of our network.
     """
 
-    numbered = False
-
-    def __init__(
-        self, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
-    ) -> None:
+    def __init__(self, settings: EmbeddingSettings, loss: Loss, *, caches: bool) -> None:
+        super().__init__(settings)
         self.caches, self.evaluate_every = caches, settings.evaluate_every
-        self._settings, self._loss, self._library = settings, loss, library
+        self._settings, self._loss = settings, loss
         self._length: int | None = None
 
-    def rows(self, spec: TrainingSpec) -> Any:
-        """The rows of all training sets, under the column names of the first."""
-        return text_rows(spec)
-
-    def order(self, data: Any, spec: TrainingSpec) -> Order:
-        """The batches that the settings name."""
-        return batch_order(data, spec, self._settings)
-
     def model(self, spec: TrainingSpec) -> LibrarySentenceTransformer:
-        """The backbone with a new pooling; texts are cut at the training's length."""
-        model = _model(spec, self._settings, library=self._library)
-        asked = self._settings.max_length
-        self._length = model.max_seq_length or asked
-        model.max_seq_length = min(filter(None, (asked, self._length)), default=None)
+        """The backbone with a new pooling and its prompts; texts are cut at the training's length."""
+        settings, transformer = self._settings, open_backbone(spec)
+        width = transformer.get_word_embedding_dimension()
+        pooling: nn.Module = (
+            AttentivePooling(width, heads=settings.heads)
+            if settings.pooling == ATTENTION
+            else Pooling(width, settings.pooling)
+        )
+        model = SentenceTransformer(
+            modules=[transformer, pooling],
+            device=spec.device,
+            similarity_fn_name="cosine",
+            local_files_only=True,
+        )
+        keep_prompts(model, spec)
+        self._length = model.max_seq_length or settings.max_length
+        model.max_seq_length = min(filter(None, (settings.max_length, self._length)), default=None)
         return model
 
     def loss(self, model: Any, *, micro_batch: int | None, gather: bool) -> nn.Module:
         """The loss of the recipe."""
         return self._loss(model, self._settings, micro_batch=micro_batch, gather=gather)
-
-    def collator(self, model: Any) -> Any:
-        """That of sentence-transformers."""
-        return None
-
-    def about(self, _step: int) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
 
     def score(self, model: Any, data: Dataset) -> float:
         """Spearman's correlation of cosines with the scores of pairs, at the model's own length."""
@@ -186,41 +191,30 @@ class _Best:
 class _Trainer(SentenceTransformerTrainer):
     """sentence-transformers' trainer with batches, checkpoints, log and selection of ours."""
 
-    spec: TrainingSpec
-    settings: TrainerSettings
-    setup: Setup
-    order: Order
-    selection: Dataset | None
-
-    @classmethod
-    def of(cls, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> _Trainer:
-        """The trainer of a spec, its data and its model loaded."""
+    def __init__(self, spec: TrainingSpec, settings: TrainerSettings, setup: Setup) -> None:
+        self.spec, self.settings, self.setup = spec, settings, setup
         set_seed(spec.seed)
         spec.log.stage("loading the data and the backbone")
         arguments = _arguments(spec, settings)
         with arguments.main_process_first(local=False):
             data = setup.rows(spec)
-            order = setup.order(data, spec)
+            self.order = setup.order(data, spec)
             chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
-        arguments.max_steps = order.steps
-        arguments.warmup_steps = settings.warmup_steps(order.steps)
-        model = setup.model(spec)
-        passes = (
-            settings.passes(settings.batch_size // spec.ranks, spec.micro_batch) if setup.caches else None
-        )
-        loss = setup.loss(model, micro_batch=passes, gather=spec.ranks > 1)
-        collator = setup.collator(model)
-        trainer = cls(model=model, args=arguments, train_dataset=data, loss=loss, data_collator=collator)
-        trainer.spec, trainer.settings, trainer.setup, trainer.order = spec, settings, setup, order
-        trainer.selection = chosen[0] if chosen else None
-        trainer.prepare()
-        return trainer
-
-    def prepare(self) -> None:
-        """Find the checkpoint to go on from, and set up the log."""
-        self.checkpoints = Checkpoints(self.spec.checkpoints)
-        with self.args.main_process_first(local=False):
+            self.checkpoints = Checkpoints(spec.checkpoints)
             self._from = self.checkpoints.last()
+        self.selection = chosen[0] if chosen else None
+        arguments.max_steps = self.order.steps
+        arguments.warmup_steps = settings.warmup_steps(self.order.steps)
+        model = setup.model(spec)
+        rows = settings.batch_size // spec.ranks
+        passes = settings.passes(rows, spec.micro_batch) if setup.caches else None
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=data,
+            loss=setup.loss(model, micro_batch=passes, gather=spec.ranks > 1),
+            data_collator=setup.collator(model),
+        )
         self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
         self.best = _Best()
         self._lines: list[dict[str, Any]] = []
@@ -228,7 +222,7 @@ class _Trainer(SentenceTransformerTrainer):
         network = getattr(cast(Any, self.model)[0], "auto_model", None)
         self.parameters = None if network is None else ParameterCount.of(network)
         self._since = time.perf_counter()
-        self._board = _board(self.spec, self.done)
+        self._board = _board(spec, self.done)
         self.add_callback(_Cadence(self))
 
     @property
@@ -322,17 +316,16 @@ class _Trainer(SentenceTransformerTrainer):
         step = self.state.global_step
         if not math.isfinite(logs["loss"]):
             raise DivergenceError(
-                f"The loss of step {step} of {self.order.steps} is not a finite number.",
-                hint=_LOWER,
+                f"The loss of step {step} of {self.order.steps} is not a finite number.", hint=_LOWER
             )
-        now = time.perf_counter()
+        now, norm = time.perf_counter(), logs.get("grad_norm")
         line = {
             "step": step,
             "epoch": round(self.order.epochs(step), 6),
             "loss": logs["loss"],
             "rate": logs["learning_rate"],
-            "gradient_norm": _finite(logs.get("grad_norm")),
-            "tokens": (tokens := self._all_tokens()),
+            "gradient_norm": None if norm is None or not math.isfinite(norm) else float(norm),
+            "tokens": (tokens := int(self.sum_over_ranks([self._tokens])[0])),
             **self._flops(step, tokens),
             "seconds": round(now - self._since, 6),
             "memory": _memory(self.spec.device),
@@ -348,21 +341,18 @@ class _Trainer(SentenceTransformerTrainer):
             return {}
         return {"flops": self.parameters.flops(self.settings.counted_tokens(self.order.size(step), tokens))}
 
-    def _all_tokens(self) -> int:
-        if self.spec.ranks == 1:
-            return self._tokens
-        count = torch.tensor(self._tokens, device=self.args.device)
-        torch.distributed.all_reduce(count)
-        return int(count)
-
     def _measures(self) -> dict[str, float]:
         """What the loss measured of the batch, the mean over all processes."""
-        found: dict[str, float] = dict(getattr(self.loss, "measures", {}))
-        if self.spec.ranks > 1 and found:
-            values = torch.tensor([*found.values()], dtype=torch.float64, device=self.args.device)
-            torch.distributed.all_reduce(values)
-            found = dict(zip(found, (values / self.spec.ranks).tolist(), strict=True))
-        return {name: round(value, 6) for name, value in found.items()}
+        measures: dict[str, float] = getattr(self.loss, "measures", {})
+        sums = self.sum_over_ranks([*measures.values()])
+        return {name: round(value / self.spec.ranks, 6) for name, value in zip(measures, sums, strict=True)}
+
+    def sum_over_ranks(self, values: list[float]) -> list[float]:
+        """The sum of each value over all processes."""
+        if self.spec.ranks == 1 or not values:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.args.device)
+        return list(self.accelerator.reduce(tensor, reduction="sum").tolist())
 
     def _keep(self, line: dict[str, Any]) -> None:
         self._lines.append(line)
@@ -406,12 +396,12 @@ class _Trainer(SentenceTransformerTrainer):
         with _writing(self.checkpoints.path(step)):
             if first:
                 self.checkpoints.begin(step)
-            self._wait()
+            self.accelerator.wait_for_everyone()
             folder = self.checkpoints.path(step)
             torch.save(_random_state(), folder / f"random-{self.spec.rank}.pt")
             if first:
                 self._write_state(folder)
-            self._wait()
+            self.accelerator.wait_for_everyone()
             if first:
                 beside = [self._best_file(self.best.step)] if self.best.step else []
                 self.checkpoints.finish(step, beside=beside)
@@ -421,20 +411,18 @@ class _Trainer(SentenceTransformerTrainer):
         assert self.optimizer is not None
         assert self.lr_scheduler is not None
         save_model(self.model, str(folder / MODEL))
+        assert isinstance(self.loss, nn.Module)
         scaler = getattr(self.accelerator, "scaler", None)
+        own = {name: value for name, value in self.loss.state_dict().items() if not name.startswith("model.")}
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.lr_scheduler.state_dict(),
             "scaler": None if scaler is None else scaler.state_dict(),
             "best": (self.best.score, self.best.step),
-            "loss": _own_state(self.loss),
+            "loss": own,
         }
         torch.save(state, folder / STATE)
         self.state.save_to_json(str(folder / PROGRESS))
-
-    def _wait(self) -> None:
-        if self.spec.ranks > 1:
-            torch.distributed.barrier()
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         load_model(self.model, Path(resume_from_checkpoint, MODEL), device=str(self.model.device))
@@ -481,19 +469,13 @@ class _Cadence(TrainerCallback):
         """Set what follows this step."""
         trainer = self._trainer
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
-        stop, due = self._agreed(STOP.is_set(), due)
+        wishes = trainer.sum_over_ranks([float(STOP.is_set()), float(due)])
+        stop, due = (wish > 0 for wish in wishes)
         control.should_evaluate = trainer.evaluates(state.global_step)
         control.should_save = due or stop
         control.should_training_stop = control.should_training_stop or stop
         if due:
             self._saved = time.monotonic()
-
-    def _agreed(self, *wishes: bool) -> tuple[bool, ...]:
-        if self._trainer.spec.ranks == 1:
-            return wishes
-        flags = torch.tensor([int(wish) for wish in wishes], device=self._trainer.args.device)
-        torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MAX)
-        return tuple(bool(flag) for flag in flags.tolist())
 
 
 class _NumberedRows:
@@ -579,16 +561,6 @@ def _arguments(spec: TrainingSpec, settings: TrainerSettings) -> SentenceTransfo
     )
 
 
-def text_rows(spec: TrainingSpec) -> Dataset:
-    """The rows of all training sets, under the column names of the first."""
-    from datasets import concatenate_datasets
-
-    first, *others = [load_training(part, cache=spec.cache) for part in spec.data]
-    names = first.column_names
-    renamed = [part.rename_columns(dict(zip(part.column_names, names, strict=True))) for part in others]
-    return concatenate_datasets([first, *renamed]) if others else first
-
-
 def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) -> BatchOrder:
     """The shuffled batches of rows, those of all columns where no text may occur twice.
 
@@ -616,50 +588,26 @@ def batch_order(data: Dataset, spec: TrainingSpec, settings: TrainerSettings) ->
     return order
 
 
-def _model(spec: TrainingSpec, settings: EmbeddingSettings, *, library: bool) -> LibrarySentenceTransformer:
-    """The backbone with a new pooling; the prompts of an embedding model are kept."""
-    transformer = open_backbone(spec, library=library)
-    width = transformer.get_word_embedding_dimension()
-    pooling: nn.Module = (
-        AttentivePooling(width, heads=settings.heads)
-        if settings.pooling == ATTENTION
-        else Pooling(width, settings.pooling)
-    )
-    kind = LibrarySentenceTransformer if library else SentenceTransformer
-    model = kind(
-        modules=[transformer, pooling],
-        device=spec.device,
-        similarity_fn_name="cosine",
-        local_files_only=True,
-    )
-    keep_prompts(model, spec)
-    return model
+def open_backbone(spec: TrainingSpec) -> Any:
+    """The Transformer module of a spec's backbone in float32, on the training's device."""
+    return open_whole(spec)[0]
 
 
-def open_backbone(spec: TrainingSpec, *, library: bool = False) -> Any:
-    """The Transformer module of a spec's backbone in float32, on the training's device.
-
-    With `library` it is transformers' own class in place of our network.
-    """
-    return open_whole(spec, library=library)[0]
-
-
-def open_whole(spec: TrainingSpec, *, library: bool = False) -> Any:
+def open_whole(spec: TrainingSpec) -> Any:
     """The model of a spec's backbone with all its modules, as `open_backbone` opens the first one."""
     backbone = spec.backbone
-    kind = LibrarySentenceTransformer if library else SentenceTransformer
-    return kind(
+    return SentenceTransformer(
         str(backbone.folder),
         device=spec.device,
         local_files_only=True,
         trust_remote_code=backbone.trust_remote_code,
-        model_kwargs=backbone_args(backbone, library=library),
+        model_kwargs=backbone_args(backbone),
     )
 
 
-def backbone_args(backbone: Artifact, *, library: bool = False) -> dict[str, Any]:
+def backbone_args(backbone: Artifact) -> dict[str, Any]:
     """The arguments with which the weights of a backbone are loaded to be trained."""
-    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra and not library else {}
+    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra else {}
     return {"dtype": torch.float32, "weights_only": True, **extra}
 
 
@@ -680,11 +628,6 @@ def set_dropout(model: nn.Module, share: float) -> None:
                 setattr(module, name, share)
 
 
-def _own_state(loss: Any) -> dict[str, Tensor]:
-    """The parameters of a loss that are not the model's."""
-    return {name: value for name, value in loss.state_dict().items() if not name.startswith("model.")}
-
-
 def _random_state() -> dict[str, Any]:
     name, keys, *rest = np.random.get_state()
     return {
@@ -701,10 +644,6 @@ def _set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if state["cuda"] is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _memory(device: str) -> int:
@@ -731,7 +670,8 @@ def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> I
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
+        full = isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
+        if not full:
             raise
         whole = settings.batch_size // spec.ranks
         rows = (settings.passes(whole, spec.micro_batch) if caches else None) or whole
@@ -741,10 +681,6 @@ def _explained(spec: TrainingSpec, settings: TrainerSettings, caches: bool) -> I
             f"A pass over {rows} rows{of} does not fit into memory.",
             hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
         ) from error
-
-
-def _is_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
 
 
 @contextmanager

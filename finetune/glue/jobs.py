@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from finetune.glue.model import Classifier
     from finetune.glue.trainer import Evaluation, Progress
 
+log = logging.getLogger(__name__)
 
 CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
 """The settings of a run that its grid varies."""
@@ -101,18 +103,12 @@ def _named(metrics: Raw) -> list[list[Any]]:
     return [[*name, value] for name, value in metrics.items()]
 
 
-def _cross_fitted(trial: Trial, progress: Progress, labelled: LabelledData) -> Named | None:
-    """The cross-fitted metrics of a run whose best evaluation counts; None for other runs."""
-    from finetune.glue.trainer import cross_fitted
-
-    if trial.training.stopping.counts != "best" or progress.diverged:
-        return None
-    return _named(cross_fitted(progress.evaluations, {n: rows.labels for n, rows in labelled.dev.items()}))
-
-
 def _training_of(trial: Trial, progress: Progress, labelled: LabelledData) -> dict[str, Any]:
     """The `training` part of a run's record: trial, steps, losses and evaluations."""
-    found = _counted_evaluation(progress)
+    from finetune.glue.trainer import cross_fitted
+
+    found, gold = _counted_evaluation(progress), {n: rows.labels for n, rows in labelled.dev.items()}
+    best = trial.training.stopping.counts == "best" and not progress.diverged
     first = None if found is None else next(iter(found.predictions.values()))
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
@@ -127,7 +123,7 @@ def _training_of(trial: Trial, progress: Progress, labelled: LabelledData) -> di
         },
         "loss": {"first": finite[0], "last": finite[-1]} if finite else {},
         "evaluations": [{"step": one.step, "metrics": _named(one.metrics)} for one in progress.evaluations],
-        "cross_fitted": _cross_fitted(trial, progress, labelled),
+        "cross_fitted": _named(cross_fitted(progress.evaluations, gold)) if best else None,
         "micro_batch": progress.micro_batch,
     }
 
@@ -152,38 +148,50 @@ def _examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: in
     return columns
 
 
-def _run_score(record: Record, trial: Trial, task: Task, view: str) -> RunScore:
-    """The RunScore from a run's record."""
-    training = record.training
-    return RunScore(
-        trial=trial,
-        score=None if training["diverged"] else _selection_metric(task, view, raw_metrics(record)),
-        watched=training["watched"],
-        constant=training["constant"],
-    )
+def _score_of(record: Record, task: Task, view: str) -> float | None:
+    """A run's score by a view; the run may have been made under a recipe with another one."""
+    return None if record.training["diverged"] else _selection_metric(task, view, raw_metrics(record))
 
 
-def _all_run_scores(
-    records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str
-) -> list[RunScore]:
+def _run_scores(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[RunScore]:
     """The RunScores from the records of a grid."""
-    return [_run_score(r, trial, task, view) for r, trial in zip(records, trials, strict=True)]
-
-
-def _cells_of(tried: Sequence[RunScore], records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Every run of a grid with its score and raw metrics, which show how settings change the score."""
     return [
+        RunScore(
+            trial=trial,
+            score=_score_of(record, task, view),
+            watched=record.training["watched"],
+            constant=record.training["constant"],
+        )
+        for record, trial in zip(records, trials, strict=True)
+    ]
+
+
+def _selection_of(
+    tried: Sequence[RunScore], records: Sequence[Record], *, chosen: int, maximum: float | None
+) -> dict[str, Any]:
+    """The selection of a grid: the place of the chosen cell, and every run with its score and raw metrics.
+
+    `maximum` is the best score, which errs upward, as the run was chosen on the same rows.
+    """
+    cells = [
         {
-            **_cell_of(one.trial),
-            "score": one.score,
+            **_cell_of(run.trial),
+            "score": run.score,
             "metrics": _named(raw_metrics(record)),
-            "diverged": one.diverged,
-            "constant": one.constant,
+            "diverged": run.diverged,
+            "constant": run.constant,
             "micro_batch": record.training["micro_batch"],
             "key": record.key,
         }
-        for one, record in zip(tried, records, strict=True)
+        for run, record in zip(tried, records, strict=True)
     ]
+    return {
+        "chosen": chosen,
+        "maximum": maximum,
+        "cells": cells,
+        "diverged": sum(run.diverged for run in tried),
+        "constant": sum(run.constant for run in tried),
+    }
 
 
 def _means_of(runs: Sequence[Raw]) -> dict[tuple[str, str], float]:
@@ -234,11 +242,6 @@ def _spread(values: Sequence[float]) -> float | None:
     import numpy as np
 
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def _joined_examples(columns: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
-    """The per-example columns of several runs, concatenated."""
-    return {name: [value for one in columns for value in one[name]] for name in columns[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,16 +404,10 @@ class Select:
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Select the best cell; gives its place and every cell of the grid."""
         records = _records_in(context, self.keys)
-        tried = [_run_score(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
-        found = RunScore.select(tried)
-        told = {
-            "chosen": tried.index(found.chosen),
-            "maximum": found.maximum,
-            "cells": _cells_of(tried, records),
-            "diverged": found.diverged,
-            "constant": found.constant,
-        }
-        return {"selection": json.dumps(told).encode()}
+        tried = _run_scores(records, self.trials, self.task, self.view)
+        best = RunScore.select(tried)
+        selection = _selection_of(tried, records, chosen=tried.index(best), maximum=best.score)
+        return {"selection": json.dumps(selection).encode()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,8 +421,8 @@ class SelectStart:
         """Select the run; gives its key, settings and watched metric."""
         records = _records_in(context, [run.key for run in self.runs])
         trials = [run.trials[0] for run in self.runs]
-        tried = _all_run_scores(records, trials, self.runs[0].task, self.view)
-        chosen = RunScore.select_source(tried).chosen
+        tried = _run_scores(records, trials, self.runs[0].task, self.view)
+        chosen = RunScore.select(tried, by="watched")
         run = self.runs[tried.index(chosen)]
         told = {"run": run.key, **_cell_of(chosen.trial), "watched": chosen.watched}
         return {"source": json.dumps(told).encode()}
@@ -499,13 +496,17 @@ class ScoreFromRuns:
         """
         started = datetime.now(tz=UTC)
         selection = context.input("selection") or self._unselected(context)
+        keys = [*dict.fromkeys((*self.runs, *self.seeds))]
+        runs = dict(zip(keys, _records_in(context, keys), strict=True))
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
-        counted = _records_in(context, self.seeds or chosen)
+        counted = [runs[key] for key in self.seeds or chosen]
+        seconds = float(sum(run.provenance["seconds"]["train"] for run in runs.values()))
         whole = [record for record in counted if not record.training["diverged"]]
         if not whole:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
         metrics = _means_of([raw_metrics(record) for record in whole])
-        columns = _joined_examples([_examples_in(context, record.key) for record in whole])
+        examples = [_examples_in(context, record.key) for record in whole]
+        columns = {name: [value for run in examples for value in run[name]] for name in EXAMPLE_COLUMNS}
         lost = [_constant_metrics(self.task, columns)] * (len(counted) - len(whole))
         with_lost = _named(_means_of([*map(raw_metrics, whole), *lost])) if lost else None
         record = Record(
@@ -525,7 +526,7 @@ class ScoreFromRuns:
             provenance={
                 **provenance.snapshot(device=context.device, threads=context.limits.threads, started=started),
                 "notes": self._notes(counted),
-                "seconds": {"train": round(self._seconds(context, counted), 3)},
+                "seconds": {"train": round(seconds, 3)},
             },
         )
         return record_output(record, columns)
@@ -534,7 +535,7 @@ class ScoreFromRuns:
         self, context: JobContext, selection: Mapping[str, Any], counted: Sequence[Record]
     ) -> dict[str, Any]:
         cell = _cell_of(self.trials[selection["chosen"]])
-        scores = [self._score(record) for record in counted]
+        scores = [_score_of(record, self.task, self.view) for record in counted]
         return {
             **self.told,
             "source": context.input("source") or None,
@@ -554,12 +555,6 @@ class ScoreFromRuns:
             },
         }
 
-    def _score(self, record: Record) -> float | None:
-        """A run's score by this recipe's view; the run may have been made under another recipe's."""
-        if record.training["diverged"]:
-            return None
-        return _selection_metric(self.task, self.view, raw_metrics(record))
-
     def _notes(self, counted: Sequence[Record]) -> list[str]:
         notes = [note for record in counted for note in record.provenance.get("notes", ())]
         lost = sum(record.training["diverged"] for record in counted)
@@ -567,23 +562,12 @@ class ScoreFromRuns:
             notes.append(f"{lost} of {len(counted)} seeds diverged: the mean is over the rest")
         return [*dict.fromkeys(notes)]
 
-    def _seconds(self, context: JobContext, counted: Sequence[Record]) -> float:
-        """Training seconds of every run behind the score, each run once."""
-        found = {r.key: r for r in (*_records_in(context, self.runs), *counted)}
-        return float(sum(record.provenance["seconds"]["train"] for record in found.values()))
-
     def _unselected(self, context: JobContext) -> dict[str, Any]:
         """The runs of a protocol that selects nothing, in the form of a selection."""
         records = _records_in(context, self.runs)
-        tried = [_run_score(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
-        scores = [one.score for one in tried if one.score is not None]
-        return {
-            "chosen": 0,
-            "maximum": max(scores, default=None),
-            "cells": _cells_of(tried, records),
-            "diverged": sum(one.diverged for one in tried),
-            "constant": sum(one.constant for one in tried),
-        }
+        tried = _run_scores(records, self.trials, self.task, self.view)
+        scores = [run.score for run in tried if run.score is not None]
+        return _selection_of(tried, records, chosen=0, maximum=max(scores, default=None))
 
 
 def _records_in(context: JobContext, keys: Sequence[str]) -> list[Record]:
@@ -619,7 +603,7 @@ class _Checkpoints:
                 continue
             if files.has_sha256(path, known["sha256"], self.folder.parent):
                 return path
-            _warn(f"{path} is damaged: its SHA-256 differs. The run is made again.")
+            log.warning("%s is damaged: its SHA-256 differs. The run is made again.", path)
         return None
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
@@ -653,9 +637,3 @@ def _read_state(place: Path) -> dict[str, dict[str, Any]]:
         return dict(without_digest((place / STATE).read_bytes())["runs"])
     except (OSError, ValueError, LookupError):
         return {}
-
-
-def _warn(message: str) -> None:
-    import logging
-
-    logging.getLogger(__name__).warning("%s", message)

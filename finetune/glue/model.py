@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.core.errors import ModelError
-from harness.encoder.family import Family, Names
+from harness.encoder.family import Names
 from harness.encoder.folder.modules import family_in, has_network
 from harness.encoder.folder.tensors import HEAD_IGNORED, NOT_LOADED
 from harness.encoder.network.model import load_network, raw_tensors, read_tensors
@@ -57,13 +57,7 @@ class Classifier(nn.Module):
             deviation = width**-0.5
             nn.init.trunc_normal_(self.classifier.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
         if dense is not None:
-            self._take(dense)
-
-    def _take(self, dense: nn.Linear) -> None:
-        with torch.no_grad():
-            self.dense.weight.copy_(dense.weight)
-            if self.dense.bias is not None and dense.bias is not None:
-                self.dense.bias.copy_(dense.bias)
+            self.dense.load_state_dict(dense.state_dict(), strict=False)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """Scores of the rows, (rows, classes)."""
@@ -127,8 +121,6 @@ class Classifier(nn.Module):
         Returns:
             The model on the CPU, in float32, and notes on deviations from the protocol.
         """
-        import torch
-
         asked = trial.training.head
         torch.manual_seed(trial.seed)  # a library draws missing tensors
         encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout, allow_extra)
@@ -161,15 +153,13 @@ DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "de
 
 def _trained_dense(folder: Path) -> nn.Linear | None:
     """The dense layer in the head of a fine-tuned model, under any of these names."""
-    import torch
-
     tensors = raw_tensors(folder)
     for name in DENSE:
         ends = (f"{name}.weight",) if name == "dense" else (f"{name}.weight", f".{name}.weight")
         found = next((n for n in tensors if n == ends[0] or n.endswith(ends[1:])), None)
         if found is not None:
             weight, bias = tensors[found], tensors.get(found.removesuffix("weight") + "bias")
-            made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+            made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
             made.load_state_dict({"weight": weight, **({} if bias is None else {"bias": bias})})
             return made
     return None
@@ -178,34 +168,25 @@ def _trained_dense(folder: Path) -> nn.Linear | None:
 def _encoder(
     folder: Path, head: ClassifierHead, dropout: Dropout, allow_extra: Sequence[str]
 ) -> tuple[Any, nn.Linear | None, list[str]]:
-    import torch
-
     if not has_network(folder):
         return _library(folder, head, dropout)
     family = family_in(folder)
-    with_head = head.dense == "mlm" and _has_dense(folder, family)
+    names = None if family is None else family.names
+    with_head = head.dense == "mlm" and "head.dense.weight" in read_tensors(folder, names, head=True).state
     changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
     model: Any = load_network(
         folder, family, dtype=torch.float32, head=with_head, changes=changes, allow_extra=allow_extra
     ).model
     encoder = model.encoder if with_head else model
-    found = None
-    if with_head:
-        found = model.head.dense
-    elif head.dense == "pooler" and encoder.pooler is not None:
+    found = model.head.dense if with_head else None
+    if head.dense == "pooler" and encoder.pooler is not None:
         found = encoder.pooler.dense
     encoder.pooler = None  # the head has its own dense layer
     return encoder, found, [note for note in model.notes if HEAD_IGNORED not in note]
 
 
-def _has_dense(folder: Path, family: Family | None) -> bool:
-    names = None if family is None else family.names
-    return "head.dense.weight" in read_tensors(folder, names, head=True).state
-
-
 def _library(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
     """The encoder as transformers' own class, which knows fewer kinds of dropout."""
-    import torch
     from transformers import AutoConfig, AutoModel
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -216,6 +197,6 @@ def _library(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any,
     model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
     trained = any("pooler.dense." in name for name in raw_tensors(folder))
     pooler = getattr(getattr(model, "pooler", None), "dense", None) if trained else None
-    taken = pooler if head.dense == "pooler" and isinstance(pooler, torch.nn.Linear) else None
+    taken = pooler if head.dense == "pooler" and isinstance(pooler, nn.Linear) else None
     note = f"{type(model).__name__} ran through transformers' own class, with its dropouts"
     return model, taken, [note]

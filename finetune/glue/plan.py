@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
@@ -97,14 +97,50 @@ class _TaskRuns:
     trials: tuple[Trial, ...]
 
 
+FRESH = 5
+"""The number of our own seeds at a selected cell where the protocol has no final seeds."""
+
+
+def _fresh_count(protocol: Protocol, settings: _GlueSettings) -> int:
+    """The number of our own seeds."""
+    chooses = protocol.selection == "best" and not protocol.final_seeds
+    return (FRESH if chooses else 0) if settings.fresh_seeds is None else settings.fresh_seeds
+
+
+OTHERWISE = "--set mnli=MODEL starts from another one, --set transfer=false from the backbone"
+
+
+def _source_key(runs: Sequence[str]) -> str:
+    """The key of the job that selects the run to start from."""
+    return digest({"job": "source", "runs": runs})
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Runs:
-    """The runs of a protocol for one backbone; without `transfer` every task starts from the backbone."""
+class _TaskPlanner:
+    """The plans of scores of one backbone under a protocol with a user's settings.
+
+    Fresh seeds are counted from `seed`.
+    """
 
     protocol: Protocol
     artifact: Artifact
     locate: Locate
-    transfer: bool = True
+    settings: _GlueSettings
+    seed: int
+
+    def score(self, task: Task, name: str) -> RecipePlan:
+        """The plan of one score; `name` is the recipe's."""
+        located, folder = self.located(task)
+        begin, trials = self._beginning(located), self.trials(located, transfer=self.settings.transfer)
+        ready = _TaskRuns(task=located, folder=folder, begin=begin, trials=trials)
+        grid = self.grid(ready)
+        keys = tuple(job.key for job in grid)
+        select = self.select(ready, keys) if self.protocol.selection == "best" else None
+        again = self.again(ready, select, (*self.protocol.final_seeds, *self.fresh_seeds))
+        conclude = self._conclude(ready, name, keys, select, again)
+        chosen = () if select is None else (select,)
+        jobs = (*begin.jobs, *grid, *chosen, *again, conclude)
+        return RecipePlan(identity=self._identity(ready, name, keys), jobs=jobs, notes=begin.notes)
 
     def located(self, task: Task) -> tuple[Task, Path | None]:
         """A task with its data identified, and the folder to read it from."""
@@ -120,18 +156,16 @@ class _Runs:
             )
         return replace(task, data=found.data), found.folder
 
-    def trials(self, task: Task) -> tuple[Trial, ...]:
-        """Every trial of a task's grid."""
+    def trials(self, task: Task, *, transfer: bool) -> tuple[Trial, ...]:
+        """Every trial of a task's grid; without `transfer` every task starts from the backbone."""
         source = task.source
         assert isinstance(source, LabelSource)
-        transfer = source.from_mnli and bool(self.protocol.transfer)
-        if not self.transfer:
-            transfer = False
-        return self.protocol.trials(task.name, like=source.like, transfer=transfer)
+        starts = transfer and source.from_mnli and bool(self.protocol.transfer)
+        return self.protocol.trials(task.name, like=source.like, transfer=starts)
 
     def grid(self, ready: _TaskRuns) -> tuple[Job, ...]:
         """The jobs of a task's grid."""
-        identities = [self._identity(ready, trial) for trial in ready.trials]
+        identities = [self._run_identity(ready, trial) for trial in ready.trials]
         kept = ready.task.name == MNLI and bool(self.protocol.transfer)
         group = _source_key([digest(one) for one in identities]) if kept else None
         return tuple(
@@ -145,10 +179,10 @@ class _Runs:
         for seed in seeds:
             if select is None:
                 trial = replace(ready.trials[0], seed=seed)
-                made.append(self._run(ready, (trial,), seed, self._identity(ready, trial)))
+                made.append(self._run(ready, (trial,), seed, self._run_identity(ready, trial)))
                 continue
             cell = {"chosen": select.key, "seed": seed}
-            run = self._run(ready, ready.trials, seed, self._identity(ready, cell))
+            run = self._run(ready, ready.trials, seed, self._run_identity(ready, cell))
             made.append(replace(run, inputs=(*run.inputs, select.key)))
         return tuple(made)
 
@@ -164,7 +198,7 @@ class _Runs:
             work=Select(task=ready.task, trials=ready.trials, keys=runs, view=view),
         )
 
-    def _identity(self, ready: _TaskRuns, trial: object) -> dict[str, Any]:
+    def _run_identity(self, ready: _TaskRuns, trial: object) -> dict[str, Any]:
         """The identity of a run."""
         return {**task_identity(self.artifact, ready.task), "trial": trial, "start": ready.begin.identity}
 
@@ -195,63 +229,15 @@ class _Runs:
                 start=ready.begin.start,
                 view=self.protocol.view,
                 key=key,
-                identity=_plain(identity),
+                identity=json.loads(canonical(identity)),  # as a record holds it
                 group=group,
             ),
         )
 
-
-def _source_key(runs: Sequence[str]) -> str:
-    """The key of the job that selects the run to start from."""
-    return digest({"job": "source", "runs": runs})
-
-
-FRESH = 5
-"""The number of our own seeds at a selected cell where the protocol has no final seeds."""
-
-
-def _fresh_count(protocol: Protocol, settings: _GlueSettings) -> int:
-    """The number of our own seeds."""
-    chooses = protocol.selection == "best" and not protocol.final_seeds
-    return (FRESH if chooses else 0) if settings.fresh_seeds is None else settings.fresh_seeds
-
-
-OTHERWISE = "--set mnli=MODEL starts from another one, --set transfer=false from the backbone"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TaskPlanner:
-    """The plans of scores under a protocol with a user's settings; fresh seeds are counted from `seed`."""
-
-    runs: _Runs
-    settings: _GlueSettings
-    seed: int
-
-    def score(self, task: Task, name: str) -> RecipePlan:
-        """The plan of one score; `name` is the recipe's."""
-        ready = self._ready(task)
-        grid = self.runs.grid(ready)
-        keys = tuple(job.key for job in grid)
-        select = self.runs.select(ready, keys) if self.protocol.selection == "best" else None
-        again = self.runs.again(ready, select, (*self.protocol.final_seeds, *self.fresh_seeds))
-        conclude = self._conclude(ready, name, grid, select, again)
-        chosen = () if select is None else (select,)
-        jobs = (*ready.begin.jobs, *grid, *chosen, *again, conclude)
-        return RecipePlan(identity=self._identity(ready, name, keys), jobs=jobs, notes=ready.begin.notes)
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol of the runs."""
-        return self.runs.protocol
-
-    def _ready(self, task: Task) -> _TaskRuns:
-        task, folder = self.runs.located(task)
-        return _TaskRuns(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
-
     def _identity(self, ready: _TaskRuns, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """The identity of the score."""
         return {
-            **task_identity(self.runs.artifact, ready.task),
+            **task_identity(self.artifact, ready.task),
             "recipe": name,
             "protocol": digest(replace(self.protocol, name="", source="", assumed=(), variants={})),
             "kind": self._kind,
@@ -262,10 +248,12 @@ class _TaskPlanner:
             **({"start": ready.begin.said} if ready.begin.said else {}),
         }
 
-    def _told(self, ready: _TaskRuns, name: str) -> dict[str, Any]:
-        """The recipe's part of the record's `training`."""
-        own = len(ready.trials) + len(self.protocol.final_seeds)
-        return {
+    def _conclude(
+        self, ready: _TaskRuns, name: str, runs: tuple[str, ...], select: Job | None, again: tuple[Job, ...]
+    ) -> Job:
+        identity = self._identity(ready, name, runs)
+        key, own = digest(identity), len(ready.trials) + len(self.protocol.final_seeds)
+        told = {
             "recipe": name,
             "from": self.protocol.source,
             "assumed": list(self.protocol.assumed),
@@ -273,34 +261,26 @@ class _TaskPlanner:
             "runs": {"protocol": own, "fresh": len(self.fresh_seeds)},
             "start": ready.begin.said,
         }
-
-    def _conclude(
-        self, ready: _TaskRuns, name: str, grid: tuple[Job, ...], select: Job | None, again: tuple[Job, ...]
-    ) -> Job:
-        runs = tuple(job.key for job in grid)
-        identity = self._identity(ready, name, runs)
-        key, artifact = digest(identity), self.runs.artifact
         chosen = () if select is None else (select.key,)
         counted = again[len(self.protocol.final_seeds) :] if self.fresh_seeds else again
-        own = runs if select is None else ()
         work = ScoreFromRuns(
             task=ready.task,
             trials=ready.trials,
             runs=runs,
-            seeds=tuple(job.key for job in counted) or own,
+            seeds=tuple(job.key for job in counted) or (runs if select is None else ()),
             kind=self._kind,
             view=self.protocol.view,
             key=key,
             identity=identity,
-            told=self._told(ready, name),
+            told=told,
         )
         return Job(
             key=key,
             kind="score",
-            label=f"{ready.task.name} ({artifact.name})",
+            label=f"{ready.task.name} ({self.artifact.name})",
             inputs=tuple(dict.fromkeys((*runs, *chosen, *(job.key for job in again), *ready.begin.choice))),
             claim=key,
-            place=Place(artifact=artifact.slug, task=ready.task.name),
+            place=Place(artifact=self.artifact.slug, task=ready.task.name),
             resources=Resources(needs_device=False),
             work=work,
         )
@@ -323,8 +303,7 @@ class _TaskPlanner:
         return "maximum" if self.protocol.selection == "best" else "protocol"
 
     def _beginning(self, task: Task) -> _StartModel:
-        wanted = replace(self.runs, transfer=True).trials(task)
-        if wanted[0].start == "backbone":
+        if self.trials(task, transfer=True)[0].start == "backbone":
             asked = isinstance(task.source, LabelSource) and task.source.from_mnli
             return _StartModel(
                 notes=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
@@ -332,30 +311,31 @@ class _TaskPlanner:
         if not self.settings.transfer:
             return _StartModel(said={"from": "backbone"})
         if self.settings.mnli is not None:
-            _require_same(self.runs.artifact.folder, self.settings.mnli)
-            content = {"from": "checkpoint", "content": _checkpoint_key(self.settings.mnli)}
-            kind: Literal["file", "folder"] = "folder" if self.settings.mnli.is_dir() else "file"
-            start = StartFrom(kind=kind, path=self.settings.mnli)
-            return _StartModel(start=start, identity=content, said=content)
+            _require_same(self.artifact.folder, self.settings.mnli)
+            path = self.settings.mnli
+            content = content_key(path)[0] if path.is_dir() else sha256_file(path)
+            start = StartFrom(kind="folder" if path.is_dir() else "file", path=path)
+            said = {"from": "checkpoint", "content": content}
+            return _StartModel(start=start, identity=said, said=said)
         return self._selected(task)
 
     def _selected(self, task: Task) -> _StartModel:
         """The MNLI model that the protocol's own runs give."""
         try:
-            mnli, folder = self.runs.located(GLUE[MNLI])
+            mnli, folder = self.located(GLUE[MNLI])
         except DataError as error:
             raise type(error)(
                 f"{task.name} starts from a model for MNLI, which has no data: {error.message}",
                 hint=f"{error.hint or ''} {OTHERWISE}.".replace("--suite SUITE", "--suite glue").strip(),
             ) from error
-        trials = self.runs.trials(GLUE[MNLI])
-        grid = self.runs.grid(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
+        trials = self.trials(GLUE[MNLI], transfer=self.settings.transfer)
+        grid = self.grid(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
         works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
         key = _source_key(tuple(job.key for job in grid))
         source = Job(
             key=key,
             kind="select",
-            label=f"the MNLI model to start from ({self.runs.artifact.name})",
+            label=f"the MNLI model to start from ({self.artifact.name})",
             inputs=tuple(job.key for job in grid),
             resources=Resources(needs_device=False),
             work=SelectStart(runs=works, view=self.protocol.view),
@@ -363,7 +343,7 @@ class _TaskPlanner:
         weights = Job(
             key=digest({"job": "weights", "source": key}),
             kind="select",
-            label=f"the weights to start from ({self.runs.artifact.name})",
+            label=f"the weights to start from ({self.artifact.name})",
             inputs=(key,),
             claim=digest({"job": "weights", "source": key}),
             work=RestoreWeights(runs=works),
@@ -409,11 +389,6 @@ def _require_same(backbone: Path, source: Path) -> None:
             f"{source} is of another backbone: its {name} is {theirs.get(name)}, not {ours.get(name)}.",
             hint="--set mnli=MODEL takes the same backbone fine-tuned for MNLI, or weights that a run kept.",
         )
-
-
-def _checkpoint_key(path: Path) -> str:
-    """The content key of a model folder or a file of weights, wherever it lies."""
-    return content_key(path)[0] if path.is_dir() else sha256_file(path)
 
 
 def entry(protocol: Protocol, summary: str) -> RecipeEntry:
@@ -474,11 +449,11 @@ class _GlueRecipe:
         assert isinstance(source, LabelSource)
         if source.like not in self.protocol.grids:
             raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
-        runs = _Runs(
-            protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.settings.transfer
+        planner = _TaskPlanner(
+            protocol=self.protocol, artifact=artifact, locate=locate, settings=self.settings, seed=seed
         )
         try:
-            return _TaskPlanner(runs=runs, settings=self.settings, seed=seed).score(task, self.name)
+            return planner.score(task, self.name)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return RecipePlan(identity=identity, problem=error)
@@ -496,8 +471,3 @@ class _GlueRecipe:
             return None
         work = probe.Memory(runs=works)
         return Job(key="memory", kind="finetune", label="memory of one run", work=work)
-
-
-def _plain(value: Any) -> Any:
-    """A value in the form of its canonical JSON, as a record holds it."""
-    return json.loads(canonical(value))

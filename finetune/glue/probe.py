@@ -55,29 +55,26 @@ class Memory:
         """The run with the largest batch for each backbone and task, which takes the most memory."""
         found: dict[tuple[str, str], Finetune] = {}
         for work in works:
-            place = _place(work)
-            held = found.get(place)
             one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
-            if held is None or one.trials[0].batch_size > held.trials[0].batch_size:
-                found[place] = one
+            held = found.setdefault(_place(work), one)
+            if one.trials[0].batch_size > held.trials[0].batch_size:
+                found[_place(work)] = one
         return tuple(found.values())
 
 
 def _speed_of(context: JobContext, works: Sequence[Finetune]) -> tuple[FinetuneSpeed, ParameterCount]:
     """The speed of a backbone, from twenty steps with the smallest and the largest batch of its runs."""
-    trials = [(trial, work) for work in works for trial in work.trials]
-    (few, _), (many, parameters) = (
-        _some_steps(context, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max)
-    )
-    return FinetuneSpeed.of(few, many), parameters
-
-
-def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> tuple[StepTime, ParameterCount]:
     import torch
 
-    labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
-    count = min(STEPS // 2 * trial.batch_size, len(rows.train))
-    return _timed(context, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
+    trials = [(trial, work) for work in works for trial in work.trials]
+    steps = []
+    for pick in (min, max):
+        trial, work = pick(trials, key=lambda pair: pair[0].batch_size)
+        labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
+        first = torch.arange(min(STEPS // 2 * trial.batch_size, len(rows.train)))
+        step, parameters = _timed(context, work, trial, rows.train.take(first), labelled.classes)
+        steps.append(step)
+    return FinetuneSpeed.of(*steps), parameters
 
 
 def _timed(
@@ -128,11 +125,8 @@ def estimates(context: JobContext, works: Sequence[Finetune | None]) -> list[Est
     return [None if work is None else _estimate(work, speeds, found[_place(work)]) for work in works]
 
 
-Place = tuple[str, str]
-"""The keys of a backbone and a task."""
-
-
-def _place(work: Finetune) -> Place:
+def _place(work: Finetune) -> tuple[str, str]:
+    """The keys of a backbone and a task."""
     return work.artifact.key, work.task.name
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from finetune.glue.schedule import Schedule
@@ -330,44 +331,20 @@ class RunScore:
         return self.score is None
 
     @staticmethod
-    def select(tried: Sequence[RunScore]) -> _Selection:
-        """The best cell of a task's grid.
+    def select(tried: Sequence[RunScore], by: Literal["score", "watched"] = "score") -> RunScore:
+        """The best run of a task's grid, the first of equals.
+
+        Args:
+            tried: The runs.
+            by: "watched" for the MNLI run that others start from: best accuracy on the matched set.
 
         Raises:
             HarnessError: Every run diverged.
         """
-        return _by([run.score for run in tried], tried)
-
-    @staticmethod
-    def select_source(tried: Sequence[RunScore]) -> _Selection:
-        """The MNLI run that others start from: best accuracy on the matched set; errors as in `select`."""
-        return _by([run.watched for run in tried], tried)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Selection:
-    """The run with the best score, the first of equals, and how many runs diverged or predict a constant."""
-
-    chosen: RunScore
-    diverged: int
-    constant: int
-
-    @property
-    def maximum(self) -> float:
-        """The best score, which errs upward, as the run was chosen on the same rows."""
-        assert self.chosen.score is not None
-        return self.chosen.score
-
-
-def _by(values: Sequence[float | None], tried: Sequence[RunScore]) -> _Selection:
-    known = [(value, -at) for at, value in enumerate(values) if value is not None]
-    if not known:
-        raise HarnessError(
-            f"All {len(tried)} runs of the grid diverged: no loss stayed finite.",
-            hint="See that the backbone is whole, or run it in float32.",
-        )
-    return _Selection(
-        chosen=tried[-max(known)[1]],
-        diverged=sum(run.diverged for run in tried),
-        constant=sum(run.constant for run in tried),
-    )
+        finished = [run for run in tried if getattr(run, by) is not None]
+        if not finished:
+            raise HarnessError(
+                f"All {len(tried)} runs of the grid diverged: no loss stayed finite.",
+                hint="See that the backbone is whole, or run it in float32.",
+            )
+        return max(finished, key=attrgetter(by))

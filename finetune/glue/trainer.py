@@ -161,7 +161,8 @@ def train(
         micro_batch: Rows computed at once, where a whole batch did not fit into memory.
     """
     steps = trial.steps(len(rows))
-    optimizer, schedule = trial.optimizer(model), trial.training.schedule
+    optimizer, schedule, stopping = trial.optimizer(model), trial.training.schedule, trial.training.stopping
+    patience = math.inf if stopping.patience is None else stopping.patience
     every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
     autocast = autocast_of(rows.labels.device, trial)
     scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
@@ -176,11 +177,11 @@ def train(
         tell(step + 1, steps, progress.losses[-1])
         if progress.diverged:
             break
-        last = step + 1 == steps
-        if (step + 1) % every == 0 or (last and _must_evaluate_last_step(progress, trial)):
+        ends = step + 1 == steps and (stopping.counts == "last" or not progress.evaluations)
+        if (step + 1) % every == 0 or ends:
             _evaluated(model, progress, evaluate(model, step + 1), trial)
             model.train()
-            if progress.diverged or _out_of_patience(progress, trial):
+            if progress.diverged or progress.behind >= patience:
                 break
     return progress
 
@@ -233,11 +234,6 @@ def _optimizer_step(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _must_evaluate_last_step(progress: Progress, trial: Trial) -> bool:
-    """Whether a run must be evaluated at its last step, outside its cadence."""
-    return trial.training.stopping.counts == "last" or not progress.evaluations
-
-
 def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
     progress.evaluations.append(found)
     if found.watched > progress.record:
@@ -248,12 +244,6 @@ def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: T
         progress.best = found
         if trial.training.stopping.counts == "best":
             progress.weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
-
-
-def _out_of_patience(progress: Progress, trial: Trial) -> bool:
-    """Whether the patience of a run is used up."""
-    patience = trial.training.stopping.patience
-    return patience is not None and progress.behind >= patience
 
 
 def predict(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from finetune.embedding.batches import probabilities
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.plan import EmbeddingRecipe, known_rows
-from finetune.embedding.settings import EmbeddingSettings
 from finetune.mix.settings import MixSet, MixSettings, by_set, choose_sets, unknown_set
 from harness.core.errors import DataError, UsageError, unknown
 from harness.core.lineage import Lineage
@@ -23,7 +22,7 @@ Instructions = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixRecipe(EmbeddingRecipe):
+class MixRecipe(EmbeddingRecipe[MixSettings]):
     """A recipe that trains a model with one vector for each text on a mix of data sets.
 
     Attributes:
@@ -41,11 +40,11 @@ class MixRecipe(EmbeddingRecipe):
     @property
     def sets(self) -> tuple[MixSet, ...]:
         """The sets that are trained on, with the instructions of the user's own file."""
-        own = self._mix.instruction_file.training
+        own = self.settings.instruction_file.training
         known = {
             one.name: replace(one, instruction=dict(own).get(one.name, one.instruction)) for one in self._all
         }
-        return choose_sets(known, self._mix.sets)
+        return choose_sets(known, self.settings.sets)
 
     def parts(self) -> tuple[TrainingData | str, ...]:
         """What all sets read, in the order in which `plan` and `train` are given it."""
@@ -100,22 +99,22 @@ class MixRecipe(EmbeddingRecipe):
             UsageError: A value is out of its range, or an instruction is for no known task.
         """
         super().check()
-        for name, _ in self._mix.instruction_file.evaluation:
+        for name, _ in self.settings.instruction_file.evaluation:
             _require_task(name)
 
     def _check_sets(self) -> None:
         """Refuse names of no set, and a group without rows."""
         known = [one.name for one in self._all]
-        for name, _ in self._mix.instruction_file.training:
+        for name, _ in self.settings.instruction_file.training:
             if name not in known:
                 raise unknown_set(name, known)
-        chosen = self._mix.sets
+        chosen = self.settings.sets
         if chosen and (lost := [one.name for one in self.own if one.name not in chosen]):
             raise UsageError(
                 f"--train-data gives {' and '.join(lost)}, which sets leaves out.",
                 hint=f"Type --set sets={','.join((*chosen, *lost))}, or leave the data out.",
             )
-        size = self._mix.batch_size
+        size = self.settings.batch_size
         empty = [one for one in self.sets if one.divisor > size]
         if empty:
             those = " and ".join(f"{one.name} has {size} // {one.divisor}" for one in empty)
@@ -131,13 +130,7 @@ class MixRecipe(EmbeddingRecipe):
         from finetune.mix.training import train_mix
 
         settings = self._fitted(spec.backbone)
-        assert isinstance(settings, MixSettings)
         train_mix(spec, settings, self.sets, self._prompts(InstructionFormat.of(spec.backbone.folder)))
-
-    @property
-    def _mix(self) -> MixSettings:
-        assert isinstance(self.settings, MixSettings)
-        return self.settings
 
     @property
     def _all(self) -> tuple[MixSet, ...]:
@@ -151,11 +144,11 @@ class MixRecipe(EmbeddingRecipe):
 
     def _prompts(self, form: InstructionFormat) -> dict[str, str]:
         """The prompts of an evaluation; a side without instructions has empty ones."""
-        if self._mix.instructions == "none":
+        if self.settings.instructions == "none":
             return {}
-        named = {**self.evaluation(), **dict(self._mix.instruction_file.evaluation)}
+        named = {**self.evaluation(), **dict(self.settings.instruction_file.evaluation)}
         prompts = {name: form.text(text) for name, text in named.items()}
-        if self._mix.instructions == "both":
+        if self.settings.instructions == "both":
             return prompts
         query, document = SIDES
         bare = [name for name in prompts if not name.endswith((f"-{query}", f"-{document}"))]
@@ -168,7 +161,7 @@ class MixRecipe(EmbeddingRecipe):
         return replace(planned, prompts=prompts, default_prompt_name=None) if prompts else planned
 
     def _lineage(
-        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+        self, backbone: Artifact, settings: MixSettings, data: Sequence[LocatedTraining], seed: int
     ) -> Lineage:
         """The lineage with the sets of the mix, and whose data each of them is.
 
@@ -178,7 +171,7 @@ class MixRecipe(EmbeddingRecipe):
         mix = [
             {
                 "name": "" if one.own else one.name,
-                "instruction": one.instruction if self._mix.instructions != "none" else "",
+                "instruction": one.instruction if self.settings.instructions != "none" else "",
                 "divisor": one.divisor,
                 "parts": len(one.parts),
             }
@@ -191,7 +184,10 @@ class MixRecipe(EmbeddingRecipe):
             if part.own
         ]
         ours = tuple(f"{one.name}: {one.note}" for one in self.sets if one.note and not one.own)
-        typed = {"instruction_file": str(self._mix.instruction_file), "sets": ",".join(self._mix.sets)}
+        typed = {
+            "instruction_file": str(self.settings.instruction_file),
+            "sets": ",".join(self.settings.sets),
+        }
         changed = {**made.changed, **{name: text for name, text in typed.items() if text}}
         return made.model_copy(
             update={
@@ -210,18 +206,16 @@ class MixRecipe(EmbeddingRecipe):
         if (counts := known_rows(data)) is None:
             return None
         rows = [sum(own) for _, own in by_set(self.sets, counts)]
-        chances = probabilities(rows, self._mix.alpha).tolist()
-        sizes = [self._mix.rows_of(_divisor(one, parts)) for one, parts in by_set(self.sets, data)]
+        chances = probabilities(rows, self.settings.alpha).tolist()
+        sizes = [self.settings.rows_of(_divisor(one, parts)) for one, parts in by_set(self.sets, data)]
         return [*zip(self.sets, chances, sizes, strict=True)]
 
-    def _work(
-        self, settings: EmbeddingSettings, data: Sequence[LocatedTraining]
-    ) -> tuple[int | None, int | None]:
+    def _work(self, settings: MixSettings, data: Sequence[LocatedTraining]) -> tuple[int | None, int | None]:
         """The steps, and the rows that they read on average."""
         shares, counts = self._shares(data), known_rows(data)
         if shares is None or counts is None:
             return settings.max_steps, None
-        step = self._mix.groups * sum(chance * size for _, chance, size in shares)
+        step = self.settings.groups * sum(chance * size for _, chance, size in shares)
         if settings.max_steps is None and any(
             _is_measured(one, parts) for one, parts in by_set(self.sets, data)
         ):
@@ -249,18 +243,18 @@ class MixRecipe(EmbeddingRecipe):
                         hint="Give the pairs with a high score, in two columns.",
                     )
             divisor = _divisor(one, parts)
-            if not self._mix.rows_of(divisor):
-                raise self._mix.no_rows(one.name, divisor)
-            rows, needed = known_rows(parts), self._mix.rows_of(divisor) * self._mix.groups
+            if not self.settings.rows_of(divisor):
+                raise self.settings.no_rows(one.name, divisor)
+            rows, needed = known_rows(parts), self.settings.rows_of(divisor) * self.settings.groups
             if rows is not None and sum(rows) < needed and not _is_measured(one, parts):
                 raise DataError(
                     f"{one.name} has {sum(rows):,} rows, and a batch of it has {needed:,}.",
                     hint="Give more of them, leave the set out (--set sets=…), or type --set batch_size=…",
                 )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+    def _notes(self, backbone: Artifact, found: Description, settings: MixSettings) -> tuple[str, ...]:
         notes = super()._notes(backbone, found, settings)
-        if self._mix.instructions == "none":
+        if self.settings.instructions == "none":
             return notes
         return (*notes, *InstructionFormat.of(found.folder).notes)
 

@@ -252,16 +252,13 @@ def _texts_per_row(rows: TextRows) -> int:
 
 def _labels(rows: TextRows, numbers: Rows) -> NDArray[np.uint64]:
     """The hashes of what two rows of a group must not share: query, positive, and a class if there is one."""
-    names = ("query", "positive", *(["class"] if rows.class_count else []))
-    return text_numbers(_columns(rows, numbers), names)
-
-
-def _columns(rows: TextRows, numbers: Rows) -> Iterator[dict[str, list[str]]]:
-    """The texts of some rows and their classes by the name of a column, part by part."""
-    for start in range(0, len(numbers), _PART):
-        read = rows.read(numbers[start : start + _PART].tolist())
-        yield {
-            "query": [row.query for row in read],
-            "positive": [row.positive for row in read],
-            "class": [f"class {row.label}" for row in read],
+    parts = (rows.read(numbers[start : start + _PART].tolist()) for start in range(0, len(numbers), _PART))
+    columns = (
+        {
+            "query": [row.query for row in part],
+            "positive": [row.positive for row in part],
+            "class": [f"class {row.label}" for row in part],
         }
+        for part in parts
+    )
+    return text_numbers(columns, ("query", "positive", *(["class"] if rows.class_count else [])))

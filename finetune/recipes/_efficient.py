@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finetune.efficient.settings import FEW_WEIGHTS, EfficientSettings, symmetric, usual_rate
-from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
-from finetune.embedding.settings import EmbeddingSettings
+from finetune.embedding.plan import EmbeddingRecipe, Variant, entry, select_assumed
 from finetune.flops import backbone_parameters
 from finetune.recipes.simcse import NLI
 from harness.core.errors import UsageError
@@ -22,7 +21,7 @@ from harness.training.training import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class EfficientRecipe(EmbeddingRecipe):
+class EfficientRecipe(EmbeddingRecipe[EfficientSettings]):
     """A recipe of contrastive pairs that trains a part of a backbone's weights, or all, within a budget."""
 
     def train(self, spec: TrainingSpec) -> None:
@@ -30,51 +29,46 @@ class EfficientRecipe(EmbeddingRecipe):
         from finetune.efficient.training import train_efficient
 
         settings = self._fitted(spec.backbone)
-        assert isinstance(settings, EfficientSettings)
         train_efficient(spec, settings, self.loss)
 
-    @property
-    def _own(self) -> EfficientSettings:
-        assert isinstance(self.settings, EfficientSettings)
-        return self.settings
-
-    def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
+    def _fitted(self, backbone: Artifact) -> EfficientSettings:
         """The settings for a backbone, with the paper's rate for its size."""
         settings = super()._fitted(backbone)
         if settings.learning_rate:
             return settings
-        rate = usual_rate(self._own.method, backbone_parameters(backbone.folder))
+        rate = usual_rate(self.settings.method, backbone_parameters(backbone.folder))
         return replace(settings, learning_rate=rate)
 
     def _description(self, found: Description) -> Description:
-        planned, length = super()._description(found), self._own.evaluation_length
+        planned, length = super()._description(found), self.settings.evaluation_length
         return planned if length is None else replace(planned, max_length=min(length, planned.max_length))
 
     def _work(
-        self, settings: EmbeddingSettings, data: Sequence[LocatedTraining]
+        self, settings: EfficientSettings, data: Sequence[LocatedTraining]
     ) -> tuple[int | None, int | None]:
         """The steps and rows of the epochs; those of a budget are known when the texts are read."""
-        return (None, None) if self._own.budget is not None else super()._work(settings, data)
+        return (None, None) if self.settings.budget is not None else super()._work(settings, data)
 
     def _check_backbone(self, backbone: Artifact, found: Description) -> None:
         super()._check_backbone(backbone, found)
         blocks = read_object(backbone_folder(backbone.folder) / "config.json").get("num_hidden_layers")
-        if self._own.method == "freeze" and isinstance(blocks, int):
-            self._own.tuning.frozen_blocks(blocks)
-        if self._own.budget is not None and self._own.max_steps is not None:
+        if self.settings.method == "freeze" and isinstance(blocks, int):
+            self.settings.tuning.frozen_blocks(blocks)
+        if self.settings.budget is not None and self.settings.max_steps is not None:
             raise UsageError(
                 "budget and max_steps both choose the number of steps.", hint="Leave one of them out."
             )
 
-    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+    def _notes(self, backbone: Artifact, found: Description, settings: EfficientSettings) -> tuple[str, ...]:
         notes = list(super()._notes(backbone, found, settings))
         if not self.settings.learning_rate:
-            size = "" if self._own.method in FEW_WEIGHTS else " and the nearest size of Pythia"
+            method, rate = self.settings.method, settings.learning_rate
+            size = "" if method in FEW_WEIGHTS else " and the nearest size of Pythia"
+            notes.append(f"the learning rate is {rate:g}, the paper's for {method}{size}")
+        if self.settings.budget is not None:
             notes.append(
-                f"the learning rate is {settings.learning_rate:g}, the paper's for {self._own.method}{size}"
+                f"a budget of {self.settings.budget:g} FLOP chooses the steps when the texts are read"
             )
-        if self._own.budget is not None:
-            notes.append(f"a budget of {self._own.budget:g} FLOP chooses the steps when the texts are read")
         return tuple(notes)
 
 
@@ -104,36 +98,22 @@ TOKENS = 78
 """The tokens of a pair in the code: 14 of a query and 64 of a document on average."""
 
 
-def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _assumed(settings: EfficientSettings) -> tuple[str, ...]:
     """What paper and code leave open or disagree on, and the reading taken."""
-    assert isinstance(settings, EfficientSettings)
-    ends = "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate."
-    return (
-        *([ends] if settings.schedule == "cosine" else []),
-        *(
-            [
-                "The rates are those of Pythia's sizes; another backbone has that of the nearest size. The "
-                "sample configurations of the code have 1e-3 for every method."
-            ]
-            if not settings.learning_rate
-            else []
-        ),
-        *(
-            ["Operations are counted by the tokens of the texts; the code takes 78 for every pair."]
-            if settings.tokens_per_pair is None
-            else []
-        ),
-        *(
-            [
-                "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum "
-                "of token vectors by the padded length of its batch."
-            ]
-            if settings.evaluation_length is None
-            else [
-                "Vectors are means over the tokens; the authors divide by the padded length of a batch, so "
-                "that classification and clustering depend on the batch."
-            ]
-        ),
+    counted, whole = settings.tokens_per_pair is None, settings.evaluation_length is None
+    return select_assumed(
+        {
+            "The cosine ends at 0, as in appendix D and the code; section 4.1 has a tenth of the rate.": (
+                settings.schedule == "cosine"
+            ),
+            "The rates are those of Pythia's sizes; another backbone has that of the nearest size. The "
+            "sample configurations of the code have 1e-3 for every method.": not settings.learning_rate,
+            "Operations are counted by the tokens of the texts; the code takes 78 for every pair.": counted,
+            "Models are evaluated at their own length; the authors cut at 75 tokens, and divide the sum of "
+            "token vectors by the padded length of its batch.": whole,
+            "Vectors are means over the tokens; the authors divide by the padded length of a batch, so that "
+            "classification and clustering depend on the batch.": not whole,
+        }
     )
 
 
@@ -146,7 +126,7 @@ def efficient(settings: EfficientSettings, name: str, summary: str, code: Effici
         summary: The recipe in words.
         code: The settings of the released code, where they differ.
     """
-    variants: dict[str, Variant[EmbeddingSettings]] = {
+    variants: dict[str, Variant[EfficientSettings]] = {
         "text": Variant(
             summary="the cosine of section 4.1, which ends at a tenth of the rate",
             settings=replace(settings, schedule="cosine_to_tenth"),

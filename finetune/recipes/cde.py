@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from finetune.cde.plan import TwoStageRecipe
 from finetune.cde.settings import ContextualSettings, TwoStageTrainingSettings
 from finetune.embedding.plan import Variant, entry
-from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.embedding.settings import info_nce
 from finetune.recipes import cde_batching
 from harness.data.training.sets import TrainingData
 
@@ -40,7 +40,7 @@ PAPER = _two_stage(cde_batching.PAPER)
 AUTHORS = _two_stage(cde_batching.AUTHORS, replacement=True)
 """The authors' command for their second training, and their draw of context documents."""
 
-VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
+VARIANTS: dict[str, Variant[TwoStageTrainingSettings]] = {
     "unsupervised": Variant(
         summary="the first of the two trainings, on 239 M noisy pairs", settings=PAPER, data=(UNSUPERVISED,)
     ),
@@ -60,9 +60,8 @@ VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
 }
 
 
-def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _assumed(settings: TwoStageTrainingSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
-    assert isinstance(settings, TwoStageTrainingSettings)
     pooled = (
         "A vector is the mean over the text, as is the default of the model's class; the command line of the "
         "authors' trainer takes the mean over context and soft prompts as well (pooled=all)."
@@ -97,8 +96,5 @@ RECIPE = replace(
         "Two-stage models, whose vectors depend on context documents: noisy pairs first, then clean ones",
         VARIANTS,
     ),
-    chains={
-        "": ("unsupervised", "supervised"),
-        "authors": ("unsupervised", "supervised-authors"),
-    },
+    chains={"": ("unsupervised", "supervised"), "authors": ("unsupervised", "supervised-authors")},
 )

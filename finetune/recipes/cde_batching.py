@@ -7,7 +7,7 @@ from dataclasses import replace
 from finetune.cde.plan import ContextualRecipe
 from finetune.cde.settings import ContextualSettings
 from finetune.embedding.plan import Variant, entry
-from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.embedding.settings import info_nce
 from finetune.recipes.dpr import MSMARCO
 from finetune.recipes.simcse import NLI
 
@@ -52,7 +52,7 @@ AUTHORS = replace(
 )
 """The authors' command for their second stage, the rest being the defaults of their code."""
 
-VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
+VARIANTS: dict[str, Variant[ContextualSettings]] = {
     "authors": Variant(
         summary="the authors' command: 5 epochs at 2e-5 without dropout and filter, k-means 100 × 3",
         settings=AUTHORS,
@@ -64,9 +64,8 @@ VARIANTS: dict[str, Variant[EmbeddingSettings]] = {
 }
 
 
-def assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def assumed(settings: ContextualSettings) -> tuple[str, ...]:
     """What paper and code leave open, and the reading taken."""
-    assert isinstance(settings, ContextualSettings)
     iterations = (
         "NeoBERT does not say how its clusters are made; k-means has 25 iterations and one start in place of "
         "the code's 100 and 3."

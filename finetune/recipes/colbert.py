@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from finetune.colbert.settings import ColBERTSettings
-from finetune.embedding.plan import TrainerRecipe, Variant, entry
+from finetune.embedding.plan import TrainerRecipe, Variant, entry, select_assumed
 from finetune.recipes.dpr import MSMARCO
 from harness.core.encoding import LateInteraction
 from harness.core.errors import UsageError
@@ -150,24 +150,19 @@ CONTRASTIVE = replace(
 
 def _assumed(settings: ColBERTSettings) -> tuple[str, ...]:
     """What paper and script leave open, and the reading taken."""
-    rate = (
-        "The learning rate is that of ModernBERT's script; the paper chooses one of six for each backbone, "
-        "by the scores on four test sets (1e-5 to 1e-4)."
-    )
     distilled = settings.loss == "distillation"
-    return (
-        *([rate] if distilled and settings.learning_rate == SCRIPT.learning_rate else []),
-        "The order of rows follows from the seed; that of the script's sampler does not.",
-        *(
-            []
-            if distilled
-            else [
-                "ModernBERT has no contrastive ColBERT: values of PyLate's example, with a batch without "
-                "texts that occur twice, in bfloat16, on the triplets of dpr.",
-                "PyLate's cached loss has the gradient of the sum over a batch, not of its mean; with a "
-                "limit of the gradient's norm that is another step.",
-            ]
-        ),
+    return select_assumed(
+        {
+            "The learning rate is that of ModernBERT's script; the paper chooses one of six for each "
+            "backbone, by the scores on four test sets (1e-5 to 1e-4).": (
+                distilled and settings.learning_rate == SCRIPT.learning_rate
+            ),
+            "The order of rows follows from the seed; that of the script's sampler does not.": True,
+            "ModernBERT has no contrastive ColBERT: values of PyLate's example, with a batch without texts "
+            "that occur twice, in bfloat16, on the triplets of dpr.": not distilled,
+            "PyLate's cached loss has the gradient of the sum over a batch, not of its mean; with a limit of "
+            "the gradient's norm that is another step.": not distilled,
+        }
     )
 
 

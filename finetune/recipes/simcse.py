@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
+from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry, select_assumed
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
 from harness.data.training.sets import TrainingData
 
@@ -48,24 +48,17 @@ SETTINGS = EmbeddingSettings(
 
 def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What OptiBERT and SimCSE leave open, and the reading taken."""
-    head = (
-        "The attentive pooling head is not described: a learned query for each head, zero at the start, "
-        "whose softmax over the tokens weights their mean."
-    )
-    return (
-        *([head] if settings.pooling == ATTENTION else []),
-        f"One gradient over the whole batch of {settings.batch_size}; "
-        "that of SimCSE's run on four GPUs is a quarter of it.",
-        *(
-            ["An incomplete last batch of an epoch is left out; transformers' trainer keeps it."]
-            if settings.last_batch == "dropped"
-            else []
-        ),
-        *(
-            []
-            if settings.selection
-            else ["The weights at the end; OptiBERT does not say whether it selects."]
-        ),
+    return select_assumed(
+        {
+            "The attentive pooling head is not described: a learned query for each head, zero at the start, "
+            "whose softmax over the tokens weights their mean.": settings.pooling == ATTENTION,
+            f"One gradient over the whole batch of {settings.batch_size}; that of SimCSE's run on four GPUs "
+            "is a quarter of it.": True,
+            "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.": (
+                settings.last_batch == "dropped"
+            ),
+            "The weights at the end; OptiBERT does not say whether it selects.": not settings.selection,
+        }
     )
 
 

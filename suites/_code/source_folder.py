@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from harness.core import files
 from harness.core.documents import with_digest, without_digest
 from harness.core.errors import DataError, StoreError
 from harness.core.identity import digest
+from harness.core.provenance import version
 from harness.core.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
 from harness.data import tables
 from suites._code import parsing
@@ -24,7 +27,7 @@ from suites._code.parsing import python_functions, python_version
 from suites._code.selection import Function
 from suites._code.source import LANGUAGES, SourceFiles, UnreadableError, read_source, source_files
 from suites._code.tasks import Tasks, commit_tasks, function_tasks
-from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash, size
+from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
 
@@ -74,7 +77,7 @@ class SourceFolder:
         if entry is None:
             raise DataError(f"{self.root} no longer has enough source for {name}.")
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, DataError):
-            content = _content(_kept(self, fingerprint, name))
+            content: Content = _CONTENT.validate_python(_kept(self, fingerprint, name))
             if content_hash(content) == entry.hash:
                 return content
         return self.build(fingerprint).contents[name]
@@ -94,7 +97,7 @@ class SourceFolder:
             {
                 "version": VERSION,
                 "python": python_version(),  # another Python parses other syntax
-                "grammars": {name: _version(f"tree-sitter-{name}") for name in grammars},
+                "grammars": {name: version(f"tree-sitter-{name}") or "" for name in grammars},
                 "root": str(self.root),
                 "languages": list(self.languages),
                 "head": head(self.root) if self.history else "",
@@ -104,15 +107,6 @@ class SourceFolder:
                 "closed": found.closed,
             }
         )
-
-
-def _version(distribution: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def stamp(path: Path | str) -> tuple[int, ...]:
@@ -141,6 +135,9 @@ class _Index:
     notes: tuple[str, ...]
 
 
+_CONTENT: TypeAdapter[Content] = TypeAdapter(Retrieval | Clusters | Labelled)
+"""The data of a task as it is kept."""
+
 _INDEX = "index"
 """The name of the index among the tasks of a folder."""
 
@@ -148,19 +145,17 @@ _INDEX = "index"
 @functools.lru_cache(maxsize=4)
 def _index(folder: SourceFolder, fingerprint: str) -> _Index:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        raw = _kept(folder, fingerprint, _INDEX)
-        entries = tuple(_Entry(**{**one, "size": Size(**one["size"])}) for one in raw["entries"])
-        return _Index(entries=entries, notes=tuple(raw["notes"]))
+        return TypeAdapter(_Index).validate_python(_kept(folder, fingerprint, _INDEX))
     built = folder.build(fingerprint)
-    made = _Index(entries=tuple(_entry(*one) for one in built.contents.items()), notes=built.notes)
+    entries = tuple(
+        _Entry(name=name, hash=content_hash(content), size=size(content))
+        for name, content in built.contents.items()
+    )
+    made = _Index(entries=entries, notes=built.notes)
     with contextlib.suppress(StoreError):  # the cache only saves time
         for name, content in {**built.contents, _INDEX: made}.items():
             _keep(folder, fingerprint, name, content)
     return made
-
-
-def _entry(name: str, content: Content) -> _Entry:
-    return _Entry(name=name, hash=content_hash(content), size=size(content))
 
 
 def _kept(folder: SourceFolder, fingerprint: str, name: str) -> dict[str, Any]:
@@ -173,22 +168,6 @@ def _keep(folder: SourceFolder, fingerprint: str, name: str, made: Content | _In
     if folder.cache is not None:
         place = folder.cache / "source" / f"{fingerprint}.{name}.json"
         files.replace(place, with_digest(dataclasses.asdict(made)).encode())
-
-
-def _content(raw: dict[str, Any]) -> Content:
-    if "documents" in raw:
-        return Retrieval(
-            documents=tuple(Document(**one) for one in raw["documents"]),
-            queries=tuple(Query(**one) for one in raw["queries"]),
-            qrels=raw["qrels"],
-        )
-    if "rows" in raw:
-        return Clusters(rows=_rows(raw["rows"]))
-    return Labelled(train=_rows(raw["train"]), test=_rows(raw["test"]))
-
-
-def _rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
-    return tuple(Row(**row) for row in raw)
 
 
 @functools.lru_cache(maxsize=2)

@@ -207,9 +207,7 @@ def commit_tasks(language: str, history: History, read: Reader) -> Tasks:
     every = [f for group in files.values() for f in group]
     functions = by_code({f.id: f for f in every if _is_short(f)}.values())
     before = _Before(
-        paths=frozenset(paths),
-        ids=frozenset(f.id for f in functions),
-        counts=Counter(f.first for f in every),
+        paths=frozenset(paths), ids=frozenset(f.id for f in functions), counts=Counter(f.first for f in every)
     )
     asked = _asked(history, before, read)
     title, suffix = LANGUAGES[language].title, LANGUAGES[language].suffix

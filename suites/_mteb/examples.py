@@ -161,8 +161,7 @@ def _of(
         case "Regression":
             return _regression(task, rows, predictions)
         case "Classification":
-            folds = _cross_validated if task.is_cross_validation else _classification
-            return folds(task, rows, predictions)
+            return _classification(task, rows, predictions)
         case "BitextMining":
             return _bitext(rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2")
         case "Summarization":
@@ -172,15 +171,8 @@ def _of(
 
 KINDS = frozenset(
     {
-        "STS",
-        "PairClassification",
-        "Clustering",
-        "ClusteringLegacy",
-        "MultilabelClassification",
-        "Regression",
-        "Classification",
-        "BitextMining",
-        "Summarization",
+        *("STS", "PairClassification", "Clustering", "ClusteringLegacy", "MultilabelClassification"),
+        *("Regression", "Classification", "BitextMining", "Summarization"),
     }
 )
 """The ends of mteb's class names behind AbsTask; a subclass is looked up before its base."""
@@ -232,24 +224,23 @@ def _pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: 
 
 
 def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
-    """A row for each test text and probe: predicted label, true label, and whether they agree."""
-    ids = _row_ids(rows, (task.input_column_name,))
-    labels = list(rows[task.label_column_name])
-    for probe, predicted in enumerate(predictions):
-        yield from _labelled(task, zip(ids, predicted, labels, strict=True), probe)
+    """A row for each test text and probe: predicted label, true label, and whether they agree.
 
+    With cross-validation a text has the label of the fold that left it out, which is the replicate.
+    """
+    ids, labels = _row_ids(rows, (task.input_column_name,)), list(rows[task.label_column_name])
+    scored: list[Sequence[int]] = [range(len(rows))] * len(predictions)
+    if task.is_cross_validation:
+        from sklearn.model_selection import KFold
 
-def _cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
-    """A row for each text: its label from the fold that left it out; the replicate is the fold."""
-    from sklearn.model_selection import KFold
-
-    ids = _row_ids(rows, (task.input_column_name,))
-    labels = list(rows[task.label_column_name])
-    folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed).split(range(len(rows)))
-    for fold, (predicted, (_, held_out)) in enumerate(zip(predictions, folds, strict=True)):
-        named = [(ids[row], labels[row]) for row in held_out]
-        told = zip(named, predicted, strict=True)
-        yield from _labelled(task, ((name, guess, truth) for (name, truth), guess in told), fold)
+        folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed)
+        scored = [held_out.tolist() for _, held_out in folds.split(range(len(rows)))]
+    names = getattr(task, "label_names", None)
+    for probe, (predicted, places) in enumerate(zip(predictions, scored, strict=True)):
+        for place, guess in zip(places, predicted, strict=True):
+            truth = labels[place]
+            said = (guess, truth) if names is None else (names[guess], names[truth])
+            yield ids[place], probe, str(said[0]), str(said[1]), float(guess == truth)
 
 
 def _regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
@@ -310,9 +301,7 @@ def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]
     return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
 
 
-def _joined(
-    found: Mapping[str, Mapping[str, float]],
-) -> dict[str, tuple[list[str], dict[str, float]]]:
+def _joined(found: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[list[str], dict[str, float]]]:
     """The subqueries of each base query, and the best score of each document over them."""
     bases: dict[str, tuple[list[str], dict[str, float]]] = {}
     for query, documents in found.items():
@@ -321,13 +310,6 @@ def _joined(
         for name, score in documents.items():
             best[name] = max(score, best.get(name, score))
     return bases
-
-
-def _labelled(task: Any, told: Iterable[tuple[str, Any, Any]], replicate: int) -> Iterator[Line]:
-    shown = getattr(task, "label_names", None)
-    for name, guess, truth in told:
-        said = (guess, truth) if shown is None else (shown[guess], shown[truth])
-        yield name, replicate, str(said[0]), str(said[1]), float(guess == truth)
 
 
 Line = tuple[str, int, str | None, str | None, float | None]
@@ -349,11 +331,12 @@ def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
 
 def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
     """A row for each test text and probe: predicted labels, true labels, and whether all agree."""
+    from datasets import DatasetDict
     from mteb.abstasks.abstask import _multilabel_subsampling
 
     if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
         rows = _multilabel_subsampling(
-            _as_dict(split, rows),
+            DatasetDict({split: rows}),
             seed=task.seed,
             splits=[split],
             label=task.label_column_name,
@@ -416,9 +399,3 @@ def _clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]])
         texts = Dataset.from_dict({"text": row[task.input_column_name]})
         for name, cluster, label in zip(_row_ids(texts, ("text",)), next(assigned), labels, strict=True):
             yield name, number, str(cluster), str(label), None
-
-
-def _as_dict(split: str, rows: Dataset) -> Any:
-    from datasets import DatasetDict
-
-    return DatasetDict({split: rows})

@@ -77,27 +77,17 @@ class Model:
             documents = read(self._corpus, self._documents)
             results = _ranked(self._model, asked, documents, names, top_k, top_ranked, language)
         else:
-            results = self._compared(asked, names, top_k, top_ranked)
+            documents = _document_texts(self._corpus, self._documents)
+            self.encoder.require(asked, role="query")
+            self.encoder.require(documents, role="document")
+            vectors = self.encoder.encode(asked, role="query")
+            if top_ranked is None:
+                results = self._search(vectors, documents, names, top_k)
+            else:
+                results = self._rerank(vectors, documents, names, top_ranked)
         self._corpus = None
         self.found[hf_subset, hf_split] = results
         return results
-
-    def _compared(
-        self,
-        asked: list[str],
-        names: tuple[list[str], list[str]],
-        top_k: int,
-        top_ranked: Mapping[str, Sequence[str]] | None,
-    ) -> dict[str, dict[str, float]]:
-        """The best documents of each query by their vectors."""
-        assert self._corpus is not None
-        documents = _document_texts(self._corpus, self._documents)
-        self.encoder.require(asked, role="query")
-        self.encoder.require(documents, role="document")
-        vectors = self.encoder.encode(asked, role="query")
-        if top_ranked is None:
-            return self._search(vectors, documents, names, top_k)
-        return self._rerank(vectors, documents, names, top_ranked)
 
     def _search(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int

@@ -2,8 +2,8 @@
 
 Importing mteb takes ten seconds and needs torch; a list, a plan or a page needs neither. `snapshot.json`
 beside this module is written by `python -m suites._mteb.make_snapshot`, and a test compares it with the
-installed mteb. It is JSON with one row a line, in sections; a row is parsed when it is read, as a suite wants
-a few of hundreds of tasks. It names the version of mteb that scores, and only that version may run.
+installed mteb. It is JSON with one row a line, in sections. It names the version of mteb that scores, and
+only that version may run.
 """
 
 from __future__ import annotations
@@ -18,56 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UsageError, unknown
-from harness.core.types import Column, DataTable, Size, Suite, SuiteOptions
-
-
-class _Rows(Mapping[str, Any]):
-    """A section of the file: name → row, each parsed when it is read."""
-
-    def __init__(self, lines: dict[str, str]) -> None:
-        self._lines = lines
-        self._parsed: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._parsed:
-            self._parsed[name] = json.loads(self._lines[name])
-        return self._parsed[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._lines
-
-
-def _sections(text: str) -> dict[str, Any]:
-    r"""The content of a file that has one row a line; an object at its top becomes `_Rows`.
-
-    >>> found = _sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
-    >>> found["version"], dict(found["tasks"])
-    ('2', {'A': {'type': 'STS'}, 'B': {}})
-    """
-    found: dict[str, Any] = {}
-    lines: dict[str, str] | None = None
-    for line in text.strip().split("\n")[1:-1]:
-        name, colon, value = line.removesuffix(",").partition('": ')
-        if not colon:
-            lines = None
-        elif value == "{":
-            lines = {}
-            found[_name(name)] = _Rows(lines)
-        elif lines is None:
-            found[_name(name)] = json.loads(value)
-        else:
-            lines[_name(name)] = value
-    return found
-
-
-def _name(text: str) -> str:
-    return str(json.loads(f'{text}"')) if "\\" in text else text[1:]
+from harness.core.types import DataTable, Size, Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,7 +325,7 @@ class _Snapshot:
 @functools.cache
 def load() -> _Snapshot:
     """The committed snapshot, read once."""
-    content = _sections(PATH.read_text(encoding="utf-8"))
+    content = json.loads(PATH.read_bytes())
     return _Snapshot(
         version=content["mteb_version"],
         rows=content["tasks"],
@@ -399,11 +350,19 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
             f"--languages says nothing about {suite.name}: these data name no language.",
             hint=f"Leave out --languages, or run {suite.name} on its own.",
         )
-    columns = tuple(_only(column, options.splits) for column in suite.columns)
+    if not options.splits:
+        return suite
+    columns = []
+    for column in suite.columns:
+        left = [
+            replace(task, splits=tuple(s for s in task.splits if s in options.splits))
+            for task in column.tasks
+        ]
+        columns.append(replace(column, tasks=tuple(task for task in left if task.splits)))
     if not any(column.tasks for column in columns):
         has = dict.fromkeys(split for task in suite.tasks for split in task.splits)
         raise nothing_left(suite.name, "split", options.splits, [*has])
-    return replace(suite, columns=columns)
+    return replace(suite, columns=tuple(columns))
 
 
 def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
@@ -413,10 +372,3 @@ def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[s
         f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",
         hint=f"It has {what}{'s' if len(has) != 1 else ''} {shown}.",
     )
-
-
-def _only(column: Column, splits: Collection[str]) -> Column:
-    if not splits:
-        return column
-    left = [replace(task, splits=tuple(s for s in task.splits if s in splits)) for task in column.tasks]
-    return replace(column, tasks=tuple(task for task in left if task.splits))

@@ -18,27 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.core.errors import DataError, HarnessError, UsageError
-from harness.core.types import (
-    DOCUMENT_TEXT,
-    Data,
-    DataTable,
-    DocumentText,
-    Outcome,
-    Scores,
-    Size,
-    Task,
-    TextModel,
-)
+from harness.core.provenance import version
+from harness.core.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Size, Task, TextModel
 from harness.data.schema import readable_folder
-from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
+from suites._content import Clusters, Content, Labelled, Pairs, Retrieval
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
 from suites._mteb.model import Model, corpus_texts
 from suites._mteb.snapshot import TaskInfo, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from datasets import Dataset
     from mteb.abstasks.abstask import AbsTask
 
@@ -113,7 +102,9 @@ def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
         with _errors_naming(data, task):
             built.load_data()
             _require_subsets(built)
-            _convert(built)
+            # Data that a retrieval task's own code has loaded is put into mteb's present form.
+            if hasattr(built, "convert_v1_dataset_format_to_v2"):
+                built.convert_v1_dataset_format_to_v2(num_proc=None)
         if _is_own_retrieval(load().task(task.name), task):
             _require_ids(built, data)
         return built
@@ -148,12 +139,6 @@ def _require_subsets(task: AbsTask) -> None:
     lost = [subset for subset in task.hf_subsets if subset not in (task.dataset or ())]
     if lost:
         raise DataError(f"The data has no row of {task.metadata.name}'s subset {lost[0]}.")
-
-
-def _convert(task: Any) -> None:
-    """Put data that a retrieval task's own code has loaded into mteb's present form."""
-    if hasattr(task, "convert_v1_dataset_format_to_v2"):
-        task.convert_v1_dataset_format_to_v2(num_proc=None)
 
 
 def _is_own_retrieval(info: TaskInfo, task: Task) -> bool:
@@ -271,7 +256,7 @@ def _duplicate_of_loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]
     if wanted not in _loaded:
         _loaded.clear()
         made = make()
-        made.dataset = _with_lists(made.dataset)
+        made.dataset = _in_new_containers(made.dataset, _listed)
         _loaded[wanted] = made
     return _duplicate(_loaded[wanted])
 
@@ -325,22 +310,17 @@ def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_T
                 examples.after(split, subsets)
                 run.add(model.found)
                 model.found.clear()
+    values = [float(subset["main_score"]) for parts in scores.values() for subset in parts.values()]
+    mean = sum(values) / len(values)  # over all splits and subsets, as in mteb
+    if not math.isfinite(mean):
+        raise DataError(f"The main score came out as {mean}: too few examples, or constant ones.")
     return Outcome(
-        main_score=_main_score(scores),
+        main_score=mean,
         scores=scores,
         examples=examples.columns,
         run=run.columns,
         notes=(*getattr(task, "notes", ()), *examples.notes),
     )
-
-
-def _main_score(scores: Scores) -> float:
-    """The mean of the main score over all splits and subsets, as in mteb."""
-    values = [float(subset["main_score"]) for split in scores.values() for subset in split.values()]
-    mean = sum(values) / len(values)
-    if not math.isfinite(mean):
-        raise DataError(f"The main score came out as {mean}: too few examples, or constant ones.")
-    return mean
 
 
 def _plain(value: Any) -> Any:
@@ -406,73 +386,55 @@ class BuiltSource:
 
 def _mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:
     """An mteb task object that holds `content`, ready to be scored."""
+    from datasets import Dataset, DatasetDict
+    from mteb.abstasks import AbsTaskClassification, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS
+
+    make, split = functools.partial(_make, task, seed), task.splits[0]
     match content:
         case Retrieval():
-            return _retrieval(task, content, seed)
+            corpus = [{"id": d.id, "title": d.title, "text": d.text} for d in content.documents]
+            part = {
+                "corpus": Dataset.from_list(corpus),
+                "queries": Dataset.from_list([{"id": q.id, "text": q.text} for q in content.queries]),
+                "relevant_docs": {query: dict(grades) for query, grades in content.qrels.items()},
+                "top_ranked": None,
+            }
+            rules = {"ignore_identical_ids": content.ignore_identical_ids, "notes": content.notes}
+            return make(AbsTaskRetrieval, {"default": {split: part}}, **rules)
         case Pairs():
-            return _pairs(task, content, seed)
+            pairs = [
+                {"id": r.id, "sentence1": r.text1, "sentence2": r.text2, "score": r.score}
+                for r in content.rows
+            ]
+            scores = [row.score for row in content.rows]
+            data = DatasetDict({split: Dataset.from_list(pairs)})
+            return make(AbsTaskSTS, data, min_score=min(scores), max_score=max(scores))
         case Labelled():
-            return _labelled(task, content, seed)
+            # Labels become numbers in text order, as mteb cannot score two words.
+            names = sorted({row.label for row in content.train})
+            number = {name: place for place, name in enumerate(names)}
+            data = DatasetDict(
+                {
+                    name: Dataset.from_list(
+                        [{"id": r.id, "text": r.text, "label": number[r.label]} for r in rows]
+                    )
+                    for name, rows in {"train": content.train, split: content.test}.items()
+                }
+            )
+            return make(AbsTaskClassification, data, label_names=names)
         case Clusters():
-            return _clusters(task, content, seed)
+            texts = [{"id": r.id, "sentences": r.text, "labels": r.label} for r in content.rows]
+            return make(
+                AbsTaskClustering,
+                DatasetDict({split: Dataset.from_list(texts)}),
+                max_fraction_of_documents_to_embed=None,
+                max_documents_per_cluster=min(len(content.rows), 16_384),
+                n_clusters=DRAWS,
+            )
 
 
-def _retrieval(task: Task, content: Retrieval, seed: int) -> AbsTask:
-    from datasets import Dataset
-    from mteb.abstasks import AbsTaskRetrieval
-
-    corpus = [{"id": d.id, "title": d.title, "text": d.text} for d in content.documents]
-    split = {
-        "corpus": Dataset.from_list(corpus),
-        "queries": Dataset.from_list([{"id": q.id, "text": q.text} for q in content.queries]),
-        "relevant_docs": {query: dict(grades) for query, grades in content.qrels.items()},
-        "top_ranked": None,
-    }
-    rules = {"ignore_identical_ids": content.ignore_identical_ids, "notes": content.notes}
-    return _make(AbsTaskRetrieval, task, seed, {"default": {task.splits[0]: split}}, **rules)
-
-
-def _pairs(task: Task, content: Pairs, seed: int) -> AbsTask:
-    from datasets import Dataset
-    from mteb.abstasks import AbsTaskSTS
-
-    rows = [{"id": r.id, "sentence1": r.text1, "sentence2": r.text2, "score": r.score} for r in content.rows]
-    scores = [row.score for row in content.rows]
-    bounds = {"min_score": min(scores), "max_score": max(scores)}
-    return _make(AbsTaskSTS, task, seed, {task.splits[0]: Dataset.from_list(rows)}, **bounds)
-
-
-def _labelled(task: Task, content: Labelled, seed: int) -> AbsTask:
-    """A classification task; labels become numbers in text order, as mteb cannot score two words."""
-    from datasets import Dataset
-    from mteb.abstasks import AbsTaskClassification
-
-    names = sorted({row.label for row in content.train})
-    number = {name: at for at, name in enumerate(names)}
-
-    def rows(given: Iterable[Row]) -> Dataset:
-        return Dataset.from_list([{"id": r.id, "text": r.text, "label": number[r.label]} for r in given])
-
-    data = {"train": rows(content.train), task.splits[0]: rows(content.test)}
-    return _make(AbsTaskClassification, task, seed, data, label_names=names)
-
-
-def _clusters(task: Task, content: Clusters, seed: int) -> AbsTask:
-    from datasets import Dataset
-    from mteb.abstasks import AbsTaskClustering
-
-    rules = {
-        "max_fraction_of_documents_to_embed": None,
-        "max_documents_per_cluster": min(len(content.rows), 16_384),
-        "n_clusters": DRAWS,
-    }
-    rows = [{"id": r.id, "sentences": r.text, "labels": r.label} for r in content.rows]
-    return _make(AbsTaskClustering, task, seed, {task.splits[0]: Dataset.from_list(rows)}, **rules)
-
-
-def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: Any) -> AbsTask:
+def _make(task: Task, seed: int, base: Any, data: dict[str, Any], **attributes: Any) -> AbsTask:
     """An instance of a new subclass of an mteb task class, with its data."""
-    from datasets import DatasetDict
     from mteb.abstasks.task_metadata import TaskMetadata
 
     metadata = TaskMetadata(
@@ -488,16 +450,9 @@ def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: 
         main_score=task.metric,
     )
     made: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
-    made.dataset = data if task.type == "Retrieval" else DatasetDict(data)
+    made.dataset = data
     made.data_loaded = True
     return made
-
-
-def _with_lists(value: Any) -> Any:
-    """The same data sets in the same containers, with columns that come as lists."""
-    from datasets import Dataset
-
-    return _in_new_containers(value, lambda inner: _listed(inner) if isinstance(inner, Dataset) else inner)
 
 
 def _in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
@@ -509,7 +464,12 @@ def _in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int =
     return twin
 
 
-def _listed(data: Dataset) -> Dataset:
+def _listed(data: Any) -> Any:
+    """The same data set with columns that come as lists; other data as it is."""
+    from datasets import Dataset
+
+    if not isinstance(data, Dataset):
+        return data
     twin = copy.copy(data)
     twin.__class__ = _class()
     return twin
@@ -578,18 +538,9 @@ def _scoring(rules: int = 1) -> str:
 
 def _require() -> None:
     """Refuse to score with another version of mteb than that of results."""
-    wanted, there = load().version, _installed()
-    if there != wanted:
+    wanted, installed = load().version, version("mteb")
+    if installed != wanted:
         raise UsageError(
-            f"mteb {wanted} is needed to score, and {there or 'none'} is installed.",
+            f"mteb {wanted} is needed to score, and {installed or 'none'} is installed.",
             hint=f'Type: python -m pip install "mteb=={wanted}"',
         )
-
-
-def _installed() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("mteb")
-    except PackageNotFoundError:
-        return ""

@@ -41,57 +41,39 @@ def of_tasks(
     title: str,
     options: SuiteOptions,
     shown_only: Mapping[str, str] = MappingProxyType({}),
+    parts: bool = False,
 ) -> Suite:
-    """The suite of a column for each task, by the names of the columns.
-
-    Columns of `shown_only` are outside of the mean, each with the reason.
-
-    Raises:
-        UsageError: Nothing is left of any of the tasks.
-    """
-    _require_subsets(title, [*uses.values()], options.subsets)
-    columns = tuple(
-        replace(_column_or_empty(use, options, name), shown_only=shown_only.get(name, ""))
-        for name, use in uses.items()
-    )
-    asked = _asked(uses, options)
-    if not any(column.tasks for column in columns if column.name in asked):
-        of = next(iter(asked)) if len(asked) == 1 else title
-        _require_splits(of, [*asked.values()], options.splits)
-        _column(next(iter(asked.values())), options)  # raises the reason
-    return Suite(name=called, title=title, columns=columns)
-
-
-def of_parts(
-    uses: Mapping[str, TaskUse],
-    *,
-    called: str,
-    title: str,
-    options: SuiteOptions,
-    shown_only: Mapping[str, str] = MappingProxyType({}),
-) -> Suite:
-    """The suite of a column for each of several parts of a task, which is run once.
+    """The suite of a column for each task, or for each of several parts of a task, which is run once.
 
     Args:
-        uses: The splits and subsets of the task that each column shows, by the columns' names.
+        uses: The task, or the splits and subsets of it, that each column shows, by the columns' names.
         called: The name of the suite.
         title: The title of its tables.
         options: The options that narrow it.
         shown_only: The columns outside of the mean, each with the reason.
+        parts: Whether the columns are parts of one task.
 
     Raises:
         UsageError: Nothing is left of any column.
     """
-    _require_subsets(title, [_joined([*uses.values()])], options.subsets)
+    _require_subsets(title, [_joined([*uses.values()])] if parts else [*uses.values()], options.subsets)
     columns = tuple(
-        replace(_column_or_empty(use, options, name, within=use), shown_only=shown_only.get(name, ""))
+        replace(
+            _column_or_empty(use, options, name, within=use if parts else None),
+            shown_only=shown_only.get(name, ""),
+        )
         for name, use in uses.items()
     )
     asked = _asked(uses, options)
     if not any(column.tasks for column in columns if column.name in asked):
-        every = _joined([*asked.values()])
-        _require_splits(" and ".join(asked) if len(asked) < len(uses) else title, [every], options.splits)
-        _column(every, options, within=every)  # raises the reason
+        wanted = [*asked.values()]
+        if parts:
+            every = _joined(wanted)
+            _require_splits(" and ".join(asked) if len(asked) < len(uses) else title, [every], options.splits)
+            _column(every, options, within=every)  # raises the reason
+        else:
+            _require_splits(next(iter(asked)) if len(asked) == 1 else title, wanted, options.splits)
+            _column(wanted[0], options)  # raises the reason
     return Suite(name=called, title=title, columns=columns)
 
 

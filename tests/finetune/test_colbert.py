@@ -35,6 +35,7 @@ from harness.encoder.loading import load_any
 from harness.encoder.token_encoder import TokenEncoder
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
+from small_trainings import largest_difference, spec_in, tiny_artifact, weights_in
 
 SETTINGS = {
     "batch_size": 4,
@@ -45,10 +46,6 @@ SETTINGS = {
     "learning_rate": 1e-3,
     "precision": "float32",
 }
-
-
-def artifact(folder: Path) -> Artifact:
-    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +71,11 @@ def make(bert: Path, scored: LocatedTraining, tmp_path: Path) -> Callable[..., T
     def made(
         name: str = "run", settings: Mapping[str, Any] | None = None, variant: str = "", **fields: Any
     ) -> TrainingSpec:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
         entry = colbert.RECIPE
         small = {name: value for name, value in SETTINGS.items() if not variant or name != "documents"}
         recipe = entry.open(variant, replace(entry.settings[variant], **{**small, **(settings or {})}))
-        full = {"backbone": artifact(bert), "data": (scored,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
-        full |= {"threads": 1, **fields}
-        return TrainingSpec(recipe=recipe, folder=folder, cache=tmp_path / "cache", **full)
+        full = {"backbone": tiny_artifact(bert), "data": (scored,), **fields}
+        return spec_in(tmp_path, recipe, name, **full)
 
     return made
 
@@ -98,22 +92,7 @@ def settings_of(spec: TrainingSpec) -> ColBERTSettings:
 def run(spec: TrainingSpec) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
     train(spec, settings_of(spec), ColBERTSetup(settings_of(spec)))
-    return weights(spec.output)
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return {
-        f"{path.parent.name if path.parent != folder else ''}/{name}": tensor
-        for path in sorted(folder.rglob("*.safetensors"))
-        for name, tensor in load_file(path).items()
-    }
-
-
-def largest_difference(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
+    return weights_in(spec.output)
 
 
 # Against PyLate
@@ -188,7 +167,7 @@ def test_loss_and_gradients_of_distillation_are_those_of_pylate(
     """In float64; transformers turns the queries and keys of ModernBERT in float32, and here in float64."""
     monkeypatch.setattr(modeling_modernbert, "apply_rotary_pos_emb", rotated)
     folder = late_models.save(tmp_path / "start", body, do_query_expansion=expansion)
-    spec = make(settings={"expansion": expansion, "batch_size": 5}, backbone=artifact(folder))
+    spec = make(settings={"expansion": expansion, "batch_size": 5}, backbone=tiny_artifact(folder))
     rows = list(load_training(spec.data[0], cache=spec.cache).select(range(5)))
     value, theirs = their_step(folder, rows, "distillation")
     ours = our_step(spec, rows, passes)
@@ -201,7 +180,7 @@ def test_loss_and_gradients_of_distillation_are_those_of_pylate(
 def test_loss_and_gradients_by_contrast_are_those_of_pylate(
     make: Callable[..., TrainingSpec], pylate: Path, passes: int | None
 ) -> None:
-    spec = make(variant="contrastive", backbone=artifact(pylate))
+    spec = make(variant="contrastive", backbone=tiny_artifact(pylate))
     rows = [
         {"anchor": scored_data.sentence(n), "positive": f"{scored_data.sentence(n + 50)}!", "negative": "a."}
         for n in range(5)
@@ -240,14 +219,14 @@ def opened(folder: Path) -> TokenEncoder:
 
 
 @pytest.mark.parametrize("start", ["bert", "pylate"])
-def test_a_training_that_was_interrupted_ends_with_the_same_weights(
+def test_a_training_that_was_interrupted_ends_with_the_same_weights_in(
     make: Callable[..., TrainingSpec],
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     start: str,
 ) -> None:
     given: dict[str, Any] = {
-        "backbone": artifact(request.getfixturevalue(start)),
+        "backbone": tiny_artifact(request.getfixturevalue(start)),
         "settings": {"epochs": 2, "warmup": 0.2},
     }
     whole = run(make("whole", **given))
@@ -410,7 +389,7 @@ def test_rows_with_too_few_documents_are_named(make: Callable[..., TrainingSpec]
 
 
 def test_a_start_with_other_vectors_is_refused(make: Callable[..., TrainingSpec], pylate: Path) -> None:
-    spec = make(settings={"dimension": 8}, backbone=artifact(pylate))
+    spec = make(settings={"dimension": 8}, backbone=tiny_artifact(pylate))
     with pytest.raises(UsageError, match="16 dimensions") as caught:
         recipe_of(spec).plan(spec.backbone, spec.data, seed=7)
     assert "--set dimension=16" in (caught.value.hint or "")
@@ -425,7 +404,7 @@ def test_a_start_may_have_extra_tensors_that_are_allowed(
     shutil.copytree(pylate, folder)
     tensors = {**load_file(folder / "model.safetensors"), "more.weight": torch.ones(3)}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    spec = make(backbone=replace(artifact(folder), allow_extra=("more.weight",)))
+    spec = make(backbone=replace(tiny_artifact(folder), allow_extra=("more.weight",)))
     assert len(ColBERTSetup(settings_of(spec)).model(spec)) == 2
 
 

@@ -14,7 +14,6 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import tiny
 from finetune.efficient.settings import EfficientSettings, FreezeSettings
 from finetune.embedding.losses import symmetric_loss
 from finetune.recipes import efficient_bias, efficient_freeze, efficient_full, efficient_lora
@@ -24,6 +23,7 @@ from harness.core.types import Artifact
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
 from harness.training.training import TrainingSpec, read_log
+from small_trainings import spec_in, trained
 from stopped_trainings import kill_at, sentence
 
 RECIPES = {
@@ -74,12 +74,6 @@ SMALL: dict[str, Any] = {"batch_size": 8, "chunk": 4, "max_length": 16}
 
 
 @pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    folder = tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("backbone") / "tiny")
-    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
-
-
-@pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> LocatedTraining:
     file = tmp_path_factory.mktemp("rows") / "rows.parquet"
     columns = {"anchor": [sentence(n) for n in range(60)], "positive": [sentence(500 + n) for n in range(60)]}
@@ -90,28 +84,12 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> LocatedTraining:
 @pytest.fixture
 def make(backbone: Artifact, rows: LocatedTraining, tmp_path: Path) -> Callable[..., TrainingSpec]:
     def made(method: str, variant: str = "", name: str = "run", **settings: Any) -> TrainingSpec:
-        (tmp_path / name).mkdir(exist_ok=True)
         entry = RECIPES[method]
         recipe = entry.open(variant, replace(entry.settings[variant], **{**SMALL, **settings}))
         assert isinstance(recipe, EfficientRecipe)
-        return TrainingSpec(
-            recipe=recipe,
-            backbone=backbone,
-            data=(rows,),
-            seed=7,
-            key="k" * 64,
-            minutes=0.001,
-            threads=1,
-            folder=tmp_path / name,
-            cache=tmp_path / "cache",
-        )
+        return spec_in(tmp_path, recipe, name, backbone=backbone, data=(rows,))
 
     return made
-
-
-def trained(spec: TrainingSpec) -> dict[str, Tensor]:
-    spec.recipe.train(spec)
-    return load_file(spec.output / "model.safetensors")
 
 
 @pytest.mark.parametrize("method", RECIPES)
@@ -176,9 +154,7 @@ def test_a_budget_below_a_step_is_refused(make: Callable[..., TrainingSpec]) -> 
         spec.recipe.train(spec)
 
 
-def test_adapters_and_a_budget_go_on_after_a_kill(
-    make: Callable[..., TrainingSpec],
-) -> None:
+def test_adapters_and_a_budget_go_on_after_a_kill(make: Callable[..., TrainingSpec]) -> None:
     settings = {"budget": 3e8, "gradient_checkpointing": True}
     undisturbed = trained(make("lora", name="whole", **settings))
     spec = make("lora", name="cut", **settings)

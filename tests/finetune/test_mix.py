@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import tiny
 from finetune.embedding import trainer as module
 from finetune.embedding.instructions import InstructionFormat
 from finetune.embedding.losses import mix_loss
@@ -33,6 +31,7 @@ from harness.data.training.loading import count_trained, load_rows, trained_text
 from harness.data.training.sets import LocatedTraining, TrainingData
 from harness.encoder.folder.description import describe
 from harness.training.training import TrainingSpec, read_log
+from small_trainings import spec_in, trained
 from stopped_trainings import kill_at, sentence, train_on_devices
 
 # The loss
@@ -157,12 +156,6 @@ SETTINGS = MixSettings(
 
 
 @pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    folder = tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("backbone") / "tiny")
-    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
-
-
-@pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocatedTraining, ...]:
     folder = tmp_path_factory.mktemp("data")
     return tuple(rows_file(folder, name, *how) for name, how in SETS.items())
@@ -182,24 +175,10 @@ def make(
     backbone: Artifact, data: tuple[LocatedTraining, ...], tmp_path: Path
 ) -> Callable[..., TrainingSpec]:
     def made(name: str = "run", settings: Mapping[str, Any] | None = None, **fields: Any) -> TrainingSpec:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        full = {"backbone": backbone, "data": data, "seed": 7, "key": "k" * 64, "minutes": 0.001}
-        full |= {"threads": 1, **fields}
-        return TrainingSpec(
-            recipe=recipe(**(settings or {})), folder=folder, cache=tmp_path / "cache", **full
-        )
+        full = {"backbone": backbone, "data": data, **fields}
+        return spec_in(tmp_path, recipe(**(settings or {})), name, **full)
 
     return made
-
-
-def weights(spec: TrainingSpec) -> dict[str, Tensor]:
-    return load_file(spec.output / "model.safetensors")
-
-
-def trained(spec: TrainingSpec) -> dict[str, Tensor]:
-    spec.recipe.train(spec)
-    return weights(spec)
 
 
 def test_the_model_is_the_planned_one(

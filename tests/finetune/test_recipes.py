@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -333,31 +333,19 @@ def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None
 
 
 def test_the_highest_score_is_chosen_and_the_first_of_equals() -> None:
-    found = RunScore.select(tried(0.4, 0.9, None, 0.9, 0.2))
-    assert found.chosen.trial == TRIALS[1]
-    assert found.maximum == 0.9
-    assert (found.diverged, found.constant) == (1, 0)
+    assert RunScore.select(tried(0.4, 0.9, None, 0.9, 0.2)).trial == TRIALS[1]
+    assert RunScore.select(tried(None, 0.0)).score == 0.0
 
 
 def test_a_source_goes_by_the_matched_set() -> None:
     runs = tried(0.8, 0.9, 0.7, watched=(0.81, 0.79, 0.82))
-    assert RunScore.select(runs).chosen.trial == TRIALS[1]
-    assert RunScore.select_source(runs).chosen.trial == TRIALS[2]
-
-
-def test_runs_that_learn_nothing_are_counted_and_shown() -> None:
-    runs = tried(0.0, 0.1, None)
-    found = RunScore.select([replace(runs[0], constant=True), *runs[1:]])
-    assert (found.diverged, found.constant, found.chosen.score) == (1, 1, 0.1)
+    assert RunScore.select(runs).trial == TRIALS[1]
+    assert RunScore.select(runs, by="watched").trial == TRIALS[2]
 
 
 def test_nothing_is_chosen_where_all_diverged() -> None:
     with pytest.raises(HarnessError, match="All 2 runs of the grid diverged"):
         RunScore.select(tried(None, None))
-
-
-def test_a_score_of_zero_is_a_score() -> None:
-    assert RunScore.select(tried(None, 0.0)).chosen.score == 0.0
 
 
 # Every recipe of the catalog, in every variant: it opens, lays out every task, and its jobs travel

@@ -46,10 +46,7 @@ def retrieval(**change: Any) -> Retrieval:
         ({"documents": ()}, "The corpus has no documents."),
         ({"queries": ()}, "There are no queries."),
         ({"documents": (D1, D2, D1)}, "The document id 'd1' is there 2 times."),
-        (
-            {"documents": (D1, D1, D1, D2, D2)},
-            "The document id 'd1' is there 3 times (and 1 more such ids).",
-        ),
+        ({"documents": (D1, D1, D1, D2, D2)}, "The document id 'd1' is there 3 times (and 1 more such ids)."),
         ({"queries": (Q1, Q1)}, "The query id 'q1' is there 2 times."),
         (
             {"documents": (D1, D2, Document(id=" ", text="x"))},
@@ -65,10 +62,7 @@ def retrieval(**change: Any) -> Retrieval:
             "The title of document 'd2' is None, not a string.",
         ),
         ({"queries": (Q1, Query(id="q2", text=""))}, "The text of query 'q2' is blank."),
-        (
-            {"queries": (Q1, Query(id="q2", text=wrong(3)))},
-            "The text of query 'q2' is 3, not a string.",
-        ),
+        ({"queries": (Q1, Query(id="q2", text=wrong(3)))}, "The text of query 'q2' is 3, not a string."),
         (
             {"queries": (Q1, Query(id="q2", text="\ud800"))},
             "The text of query 'q2' is not valid Unicode: it holds half a surrogate pair.",
@@ -115,10 +109,7 @@ def test_retrieval_that_cannot_be_scored(change: dict[str, Any], message: str) -
             (P1, dataclasses.replace(P2, score=float("inf"))),
             "The score of pair '2' is inf, not a finite number.",
         ),
-        (
-            (P1, dataclasses.replace(P2, score=0.0)),
-            "Every score is 0.0: nothing can correlate with that.",
-        ),
+        ((P1, dataclasses.replace(P2, score=0.0)), "Every score is 0.0: nothing can correlate with that."),
     ],
 )
 def test_pairs_that_cannot_be_scored(rows: tuple[Pair, ...], message: str) -> None:
@@ -162,10 +153,7 @@ def test_labelled_rows_that_cannot_be_scored(
     [
         ((), "There is no row."),
         ((A, A), "The row id '1' is there 2 times."),
-        (
-            (A, dataclasses.replace(A, id="3")),
-            "There is only the label 'a': at least two are needed.",
-        ),
+        ((A, dataclasses.replace(A, id="3")), "There is only the label 'a': at least two are needed."),
         ((A, B), "Every row has a label of its own: there is nothing to group."),
     ],
 )

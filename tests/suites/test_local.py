@@ -61,10 +61,7 @@ def test_beir_layout_without_a_description(tmp_path: Path) -> None:
     assert (task.name, task.type, task.metric, task.split) == ("mine", "retrieval", "ndcg_at_10", "test")
     assert [f.relative_to(tmp_path / "mine").as_posix() for f in task.files] == [*BEIR]
     assert _load_vectors(task) == Retrieval(
-        documents=(
-            Document(id="d1", title="Refunds", text="Five days."),
-            Document(id="d2", text="A drum."),
-        ),
+        documents=(Document(id="d1", title="Refunds", text="Five days."), Document(id="d2", text="A drum.")),
         queries=(Query(id="q1", text="money back"), Query(id="q2", text="drum")),
         qrels={"q1": {"d1": 1}, "q2": {"d2": 2}},
     )
@@ -425,56 +422,37 @@ def test_neither_description_nor_layout(tmp_path: Path, missing: set[str], said:
         ),
         ('[[task]]\ntype = ["sts"]', "{path}: task 1: 'type' is ['sts'], not a name.", "See docs"),
         (
-            '[[task]]\ntype = "sts"\nfiles = "a.csv"',
-            "{path}: task 1: No key of a sts task is called 'files'.",
-            "Did you mean file?",
-        ),
-        (
-            '[[task]]\ntype = "sts"\nsplit = "test"',
-            "{path}: task 1: No key of a sts task is called 'split'.",
-            "There is: columns, file, name, type.",
-        ),
-        ('[[task]]\ntype = "sts"\nfile = 3', "{path}: task 1: 'file' is 3, not a name.", "See docs"),
-        ('[[task]]\ntype = "sts"\nfile = ""', "{path}: task 1: 'file' is '', not a name.", "See docs"),
-        (
-            '[[task]]\ntype = "sts"\nname = "a/b"',
-            "{path}: task 1: the name 'a/b' cannot be used.",
-            "up to 100",
-        ),
-        (
-            '[[task]]\ntype = "sts"\nname = "..a"',
-            "{path}: task 1: the name '..a' cannot be used.",
-            "up to 100",
-        ),
-        (
-            '[[task]]\ntype = "sts"\ncolumns = ["a"]',
-            "{path}: task 1: 'columns' must be a table of names.",
-            "See docs",
-        ),
-        (
             '[[task]]\ntype = "retrieval"\nignore_identical_ids = "yes"',
             "{path}: task 1: 'ignore_identical_ids' is 'yes', not true or false.",
             "See docs",
         ),
         (
-            '[[task]]\ntype = "sts"\nignore_identical_ids = true',
-            "{path}: task 1: No key of a sts task is called 'ignore_identical_ids'.",
-            "There is:",
-        ),
-        (
-            '[[task]]\ntype = "sts"\ncolumns = { score = 3 }',
-            "{path}: task 1: 'columns' must be a table of names.",
-            "See docs",
-        ),
-        (
-            '[[task]]\ntype = "sts"\ncolumns = { scores = "a" }',
-            "{path}: task 1: No column is called 'scores'.",
-            "Did you mean score?",
-        ),
-        (
             '[[task]]\ntype = "sts"\n[[task]]\ntype = "x"',
             "{path}: task 2: No type is called 'x'.",
             "There is:",
+        ),
+        *(
+            ('[[task]]\ntype = "sts"\n' + more, "{path}: task 1: " + message, hint)
+            for more, message, hint in [
+                ('files = "a.csv"', "No key of a sts task is called 'files'.", "Did you mean file?"),
+                (
+                    'split = "test"',
+                    "No key of a sts task is called 'split'.",
+                    "There is: columns, file, name, type.",
+                ),
+                ("file = 3", "'file' is 3, not a name.", "See docs"),
+                ('file = ""', "'file' is '', not a name.", "See docs"),
+                ('name = "a/b"', "the name 'a/b' cannot be used.", "up to 100"),
+                ('name = "..a"', "the name '..a' cannot be used.", "up to 100"),
+                ('columns = ["a"]', "'columns' must be a table of names.", "See docs"),
+                (
+                    "ignore_identical_ids = true",
+                    "No key of a sts task is called 'ignore_identical_ids'.",
+                    "There is:",
+                ),
+                ("columns = { score = 3 }", "'columns' must be a table of names.", "See docs"),
+                ('columns = { scores = "a" }', "No column is called 'scores'.", "Did you mean score?"),
+            ]
         ),
     ],
 )
@@ -522,196 +500,145 @@ TSV_PAIRS = {"harness.toml": '[[task]]\ntype = "sts"\nfile = "p.tsv"\n'}
 HEAD = "query-id\tcorpus-id\tscore\n"
 
 
+def cases(
+    files: dict[str, str], file: str, *rows: tuple[str, str]
+) -> list[tuple[dict[str, str], str, str, str]]:
+    """Texts of a file with the messages about them."""
+    return [(files, file, text, message) for text, message in rows]
+
+
 @pytest.mark.parametrize(
     ("files", "file", "text", "message"),
     [
-        (
+        *cases(
             STS,
             "pairs.jsonl",
-            PAIRS + "{oops}\n",
-            "{path}:3: not valid JSON at column 2: Expecting property name",
-        ),
-        (STS, "pairs.jsonl", PAIRS + "\n\n[1, 2]\n", "{path}:5: a JSON object is needed, not '[1, 2]'."),
-        (STS, "pairs.jsonl", "[" * 100_000, "{path}:1: not valid JSON: "),
-        (STS, "pairs.jsonl", "\n \n", "{path}: there are no rows."),
-        (STS, "pairs.jsonl", '{"text1": "a"}\n', "{path}:1: there is no field 'text2'; there is: text1."),
-        (STS, "pairs.jsonl", "{}\n", "{path}:1: there is no field 'text1'; there is: nothing."),
-        (
-            STS,
-            "pairs.jsonl",
-            PAIRS + '{"text1": null, "text2": "b", "score": 1}\n',
-            "{path}:3: the field 'text1' is None, not a string.",
-        ),
-        (
-            STS,
-            "pairs.jsonl",
-            PAIRS + '{"text1": "a", "text2": " ", "score": 1}\n',
-            "{path}:3: the field 'text2' is blank.",
-        ),
-        (
-            STS,
-            "pairs.jsonl",
-            '{"text1": "\\ud800", "text2": "b", "score": 1}\n',
-            "{path}:1: the field 'text1' holds half a surrogate pair.",
-        ),
-        *(
+            (PAIRS + "{oops}\n", "{path}:3: not valid JSON at column 2: Expecting property name"),
+            (PAIRS + "\n\n[1, 2]\n", "{path}:5: a JSON object is needed, not '[1, 2]'."),
+            ("[" * 100_000, "{path}:1: not valid JSON: "),
+            ("\n \n", "{path}: there are no rows."),
+            ('{"text1": "a"}\n', "{path}:1: there is no field 'text2'; there is: text1."),
+            ("{}\n", "{path}:1: there is no field 'text1'; there is: nothing."),
             (
-                STS,
-                "pairs.jsonl",
-                PAIRS + f'{{"text1": "a", "text2": "b", "score": {score}}}\n',
-                f"{{path}}:3: the field 'score' is {shown}, not a finite number.",
-            )
-            for score, shown in [
-                ('"high"', "'high'"),
-                ("NaN", "nan"),
-                ('"inf"', "'inf'"),
-                ("true", "True"),
-                ("null", "None"),
-                ("[1]", "[1]"),
-            ]
+                PAIRS + '{"text1": null, "text2": "b", "score": 1}\n',
+                "{path}:3: the field 'text1' is None, not a string.",
+            ),
+            (PAIRS + '{"text1": "a", "text2": " ", "score": 1}\n', "{path}:3: the field 'text2' is blank."),
+            (
+                '{"text1": "\\ud800", "text2": "b", "score": 1}\n',
+                "{path}:1: the field 'text1' holds half a surrogate pair.",
+            ),
+            *(
+                (
+                    PAIRS + f'{{"text1": "a", "text2": "b", "score": {score}}}\n',
+                    f"{{path}}:3: the field 'score' is {shown}, not a finite number.",
+                )
+                for score, shown in [
+                    ('"high"', "'high'"),
+                    ("NaN", "nan"),
+                    ('"inf"', "'inf'"),
+                    ("true", "True"),
+                    ("null", "None"),
+                    ("[1]", "[1]"),
+                ]
+            ),
+            (
+                '{"id": "a", "text1": "a", "text2": "b", "score": 1}\n' * 2,
+                "{path}:2: the id 'a' is already that of line 1.",
+            ),
+            (
+                '{"id": true, "text1": "a", "text2": "b", "score": 1}\n',
+                "{path}:1: the field 'id' is True, not a string.",
+            ),
+            (
+                '{"text1": "a", "text2": "b", "score": 1}\n' * 2,
+                "{path}: Every score is 1.0: nothing can correlate with that.",
+            ),
         ),
-        (
-            STS,
-            "pairs.jsonl",
-            '{"id": "a", "text1": "a", "text2": "b", "score": 1}\n' * 2,
-            "{path}:2: the id 'a' is already that of line 1.",
-        ),
-        (
-            STS,
-            "pairs.jsonl",
-            '{"id": true, "text1": "a", "text2": "b", "score": 1}\n',
-            "{path}:1: the field 'id' is True, not a string.",
-        ),
-        (
-            STS,
-            "pairs.jsonl",
-            '{"text1": "a", "text2": "b", "score": 1}\n' * 2,
-            "{path}: Every score is 1.0: nothing can correlate with that.",
-        ),
-        (CSV_PAIRS, "p.csv", "text1,text2,score\n", "{path}: there are no rows."),
-        (
+        *cases(
             CSV_PAIRS,
             "p.csv",
-            "text1,text2\na,b\n",
-            "{path}:2: there is no field 'score'; there is: text1, text2.",
+            ("text1,text2,score\n", "{path}: there are no rows."),
+            ("text1,text2\na,b\n", "{path}:2: there is no field 'score'; there is: text1, text2."),
+            ("text1,text2,text1\na,b,c\n", "{path}:1: a column name is there twice: text1, text2, text1."),
+            ('text1,text2,score\n"a\nb",c,1\nd,e\n', "{path}:4: 2 columns, where the header has 3."),
+            ('text1,text2,score\n\n"a\nb",c,x\n', "{path}:3: the field 'score' is 'x', not a finite"),
         ),
-        (
-            CSV_PAIRS,
-            "p.csv",
-            "text1,text2,text1\na,b,c\n",
-            "{path}:1: a column name is there twice: text1, text2, text1.",
+        *cases(
+            TSV_PAIRS,
+            "p.tsv",
+            ('text1\ttext2\tscore\n"a" b\tc\t1\n', "{path}:2: '\t' expected after '\"'."),
+            ('text1\ttext2\tscore\n"a b\tc\t1\n', "{path}:2: unexpected end of data."),
         ),
-        (
-            CSV_PAIRS,
-            "p.csv",
-            'text1,text2,score\n"a\nb",c,1\nd,e\n',
-            "{path}:4: 2 columns, where the header has 3.",
-        ),
-        (
-            CSV_PAIRS,
-            "p.csv",
-            'text1,text2,score\n\n"a\nb",c,x\n',
-            "{path}:3: the field 'score' is 'x', not a finite",
-        ),
-        (TSV_PAIRS, "p.tsv", 'text1\ttext2\tscore\n"a" b\tc\t1\n', "{path}:2: '\t' expected after '\"'."),
-        (TSV_PAIRS, "p.tsv", 'text1\ttext2\tscore\n"a b\tc\t1\n', "{path}:2: unexpected end of data."),
-        (
+        *cases(
             CLASSES,
             "test.jsonl",
-            '{"text": "c", "label": "z"}\n',
-            "{folder}/train.jsonl, {path}: The label 'z' of test row '1' is in no training row.",
+            (
+                '{"text": "c", "label": "z"}\n',
+                "{folder}/train.jsonl, {path}: The label 'z' of test row '1' is in no training row.",
+            ),
         ),
-        (
+        *cases(
             CLASSES,
             "train.jsonl",
-            '{"text": "c", "label": 1.5}\n',
-            "{path}:1: the field 'label' is 1.5, not a string.",
+            ('{"text": "c", "label": 1.5}\n', "{path}:1: the field 'label' is 1.5, not a string."),
+            ('{"text": "c", "label": ""}\n', "{path}:1: the field 'label' is blank."),
+            (
+                '{"text": "c", "label": "y"}\n',
+                "{path}, {folder}/test.jsonl: There is only the label 'y': at least two are needed.",
+            ),
         ),
-        (CLASSES, "train.jsonl", '{"text": "c", "label": ""}\n', "{path}:1: the field 'label' is blank."),
-        (
-            CLASSES,
-            "train.jsonl",
-            '{"text": "c", "label": "y"}\n',
-            "{path}, {folder}/test.jsonl: There is only the label 'y': at least two are needed.",
-        ),
-        (
+        *cases(
             GROUPS,
             "texts.jsonl",
-            '{"text": "c", "label": "y"}\n{"text": "d", "label": "z"}\n',
-            "{path}: Every row has a label of its own: there is nothing to group.",
+            (
+                '{"text": "c", "label": "y"}\n{"text": "d", "label": "z"}\n',
+                "{path}: Every row has a label of its own: there is nothing to group.",
+            ),
         ),
-        (
+        *cases(
             BEIR,
             "corpus.jsonl",
-            CORPUS + '{"text": "x"}\n',
-            "{path}:3: there is no field '_id'; there is: text.",
+            (CORPUS + '{"text": "x"}\n', "{path}:3: there is no field '_id'; there is: text."),
+            (CORPUS + CORPUS, "{path}:3: the id 'd1' is already that of line 1."),
+            (CORPUS + '{"_id": "d3", "text": ""}\n', "{path}:3: the field 'text' is blank."),
+            (
+                CORPUS + '{"_id": "d3", "title": 4, "text": "x"}\n',
+                "{path}:3: the field 'title' is 4, not a string.",
+            ),
         ),
-        (BEIR, "corpus.jsonl", CORPUS + CORPUS, "{path}:3: the id 'd1' is already that of line 1."),
-        (
-            BEIR,
-            "corpus.jsonl",
-            CORPUS + '{"_id": "d3", "text": ""}\n',
-            "{path}:3: the field 'text' is blank.",
-        ),
-        (
-            BEIR,
-            "corpus.jsonl",
-            CORPUS + '{"_id": "d3", "title": 4, "text": "x"}\n',
-            "{path}:3: the field 'title' is 4, not a string.",
-        ),
-        (
+        *cases(
             BEIR,
             "queries.jsonl",
-            '{"_id": "q1", "title": "x"}\n',
-            "{path}:1: there is no field 'text'; there is: _id, title.",
+            ('{"_id": "q1", "title": "x"}\n', "{path}:1: there is no field 'text'; there is: _id, title."),
         ),
-        (BEIR, "qrels/test.tsv", HEAD, "{path}: there are no rows."),
-        (
+        *cases(
             BEIR,
             "qrels/test.tsv",
-            HEAD + "q9\td1\t1\n",
-            "{path}:2: the query-id 'q9' is not in queries.jsonl.",
-        ),
-        (
-            BEIR,
-            "qrels/test.tsv",
-            HEAD + "q1\td9\t1\n",
-            "{path}:2: the corpus-id 'd9' is not in corpus.jsonl.",
-        ),
-        (
-            BEIR,
-            "qrels/test.tsv",
-            HEAD + "q1\td1\t0.5\n",
-            "{path}:2: the score is '0.5', not a whole number of up to 9 digits.",
-        ),
-        (
-            BEIR,
-            "qrels/test.tsv",
-            HEAD + "q1\td1\n",
-            "{path}:2: 2 columns, where qrels have 3 (BEIR) or 4 (TREC).",
-        ),
-        *(
-            (BEIR, "qrels/test.tsv", HEAD + f"q1\td1\t{score}\n", f"{{path}}:2: the score is {shown}, not a")
-            for score, shown in [
-                ("1" * 10, "'1111111111'"),
-                ("-" + "1" * 10, "'-1111111111'"),
-                ("1" * 30, "'" + "1" * 30 + "'"),
-                ("1" * 5000, "'" + "1" * 39 + "…"),
-                ("²", "'²'"),
-            ]
-        ),
-        (BEIR, "qrels/test.tsv", "q1 Q0 d1 1 0.5 run\n", "{path}:1: 6 columns, where qrels have"),
-        (
-            BEIR,
-            "qrels/test.tsv",
-            HEAD + "q1\td1\t1\nq1\td1\t2\n",
-            "{path}:3: this query and document were given another score before.",
-        ),
-        (
-            BEIR,
-            "qrels/test.tsv",
-            HEAD + "q1\td1\t0\n",
-            "{path}: No query has a relevant document: the qrels hold no grade above 0.",
+            (HEAD, "{path}: there are no rows."),
+            (HEAD + "q9\td1\t1\n", "{path}:2: the query-id 'q9' is not in queries.jsonl."),
+            (HEAD + "q1\td9\t1\n", "{path}:2: the corpus-id 'd9' is not in corpus.jsonl."),
+            (HEAD + "q1\td1\t0.5\n", "{path}:2: the score is '0.5', not a whole number of up to 9 digits."),
+            (HEAD + "q1\td1\n", "{path}:2: 2 columns, where qrels have 3 (BEIR) or 4 (TREC)."),
+            *(
+                (HEAD + f"q1\td1\t{score}\n", f"{{path}}:2: the score is {shown}, not a")
+                for score, shown in [
+                    ("1" * 10, "'1111111111'"),
+                    ("-" + "1" * 10, "'-1111111111'"),
+                    ("1" * 30, "'" + "1" * 30 + "'"),
+                    ("1" * 5000, "'" + "1" * 39 + "…"),
+                    ("²", "'²'"),
+                ]
+            ),
+            ("q1 Q0 d1 1 0.5 run\n", "{path}:1: 6 columns, where qrels have"),
+            (
+                HEAD + "q1\td1\t1\nq1\td1\t2\n",
+                "{path}:3: this query and document were given another score before.",
+            ),
+            (
+                HEAD + "q1\td1\t0\n",
+                "{path}: No query has a relevant document: the qrels hold no grade above 0.",
+            ),
         ),
     ],
 )

@@ -434,163 +434,125 @@ def test_a_missing_file_is_named_before_anything_runs(folder: Folder) -> None:
 
 
 F1 = 'metrics = ["f1"]'
+COLUMNS = "Other names are given under 'columns' in harness.toml."
+IS_TEXT1 = f"Is 'text1' the one? {COLUMNS}"
+
+
+def case(train: list[Row], dev: list[Row], message: str, hint: str | None = None, **other: str) -> Any:
+    """Rows of a task, by default a plain classification, and the error about them."""
+    said = {"type_": NAMED, "more": "", **other}
+    return said["type_"], said["more"], train, dev, message, hint
 
 
 @pytest.mark.parametrize(
     ("type_", "more", "train", "dev", "message", "hint"),
     [
-        (
-            NAMED,
-            "",
+        case(
             SINGLE,
             [{"text1": "x", "label": "Yes"}],
             "{dev}:1: the label 'Yes' is in no row of train.jsonl.",
-            "Did you mean 'yes'?",
+            hint="Did you mean 'yes'?",
         ),
-        (
-            NAMED,
-            "",
+        case(
             SINGLE,
             [SINGLE[0], {"text1": "x", "label": -1}],
             "{dev}:2: the label '-1' is in no row of train.jsonl.",
-            "There is: 'no', 'yes'.",
+            hint="There is: 'no', 'yes'.",
         ),
-        (
-            NAMED,
-            "",
-            SINGLE[:1],
-            SINGLE[:1],
-            "{train}: there is only the label 'yes': at least two are needed.",
-            None,
-        ),
-        (
-            NAMED,
-            "",
+        case(SINGLE[:1], SINGLE[:1], "{train}: there is only the label 'yes': at least two are needed."),
+        case(
             [*SINGLE, {"text1": "x", "label": 0.5}],
             SINGLE,
             "{train}:4: the field 'label' is 0.5, not a string.",
-            None,
         ),
-        (
-            NAMED,
-            "",
+        case(
             [*SINGLE, {"text1": "x"}],
             SINGLE,
             "{train}:4: there is no field 'label'; there is: text1.",
-            "Other names are given under 'columns' in harness.toml.",
+            hint=COLUMNS,
         ),
-        (
-            NAMED,
-            "",
+        case(
             [{"text": "x", "label": 1}],
             SINGLE,
             "{train}:1: there is no field 'text1'; there is: text, label.",
-            "Is 'text' the one? Other names are given under 'columns' in harness.toml.",
+            hint="Is 'text' the one? Other names are given under 'columns' in harness.toml.",
         ),
-        (NAMED, "", SINGLE, [{"text1": " ", "label": "no"}], "{dev}:1: the field 'text1' is blank.", None),
-        (
-            NAMED,
-            "",
+        case(SINGLE, [{"text1": " ", "label": "no"}], "{dev}:1: the field 'text1' is blank."),
+        case(
             [{"text2": "t", **row} for row in SINGLE],
             SINGLE,
             "{dev}:1: there is no field 'text2'; there is: text1, label.",
-            "Is 'text1' the one? Other names are given under 'columns' in harness.toml.",
+            hint=IS_TEXT1,
         ),
-        (
-            NAMED,
-            "",
+        case(
             SINGLE,
             [SINGLE[0], {"text2": "t", **SINGLE[1]}],
             "{train}:1: there is no field 'text2'; there is: text1, label.",
-            "Is 'text1' the one? Other names are given under 'columns' in harness.toml.",
+            hint=IS_TEXT1,
         ),
-        (
-            NAMED,
-            'columns = { text2 = "reply" }',
+        case(
             SINGLE,
             SINGLE,
             "{train}:1: there is no field 'reply'; there is: text1, label.",
-            "Other names are given under 'columns' in harness.toml.",
+            hint=COLUMNS,
+            more='columns = { text2 = "reply" }',
         ),
-        (
-            NAMED,
-            "",
+        case(
             SINGLE,
             [{"id": "a", **SINGLE[0]}, {"id": "a", **SINGLE[1]}],
             "{dev}:2: the id 'a' is already that of line 1.",
-            "Another column can be the id: id = \"...\" under 'columns' in harness.toml.",
+            hint="Another column can be the id: id = \"...\" under 'columns' in harness.toml.",
         ),
-        (
-            NAMED,
-            'metrics = ["accuracy", "f1", "mcc"]',
+        case(
             [*SINGLE, {"text1": "x", "label": "perhaps"}],
             SINGLE,
             "{train}: f1 and mcc are for two classes, and there are 3: 'no', 'perhaps', 'yes'.",
-            'Ask for metrics = ["accuracy"] in harness.toml.',
+            hint='Ask for metrics = ["accuracy"] in harness.toml.',
+            more='metrics = ["accuracy", "f1", "mcc"]',
         ),
-        (
-            NAMED,
-            'metrics = ["mcc"]',
+        case(
             [{"text1": "x", "label": n} for n in range(10)],
             SINGLE,
             "{train}: mcc is for two classes, and there are 10: '0', '1', '2', '3', '4', '5', '6', '7', ….",
-            'Ask for metrics = ["accuracy"] in harness.toml.',
+            hint='Ask for metrics = ["accuracy"] in harness.toml.',
+            more='metrics = ["mcc"]',
         ),
-        (
-            NAMED,
-            'metrics = ["f1", "mcc"]',
+        case(
             SINGLE,
             SINGLE[1:2],
             "{dev}: there is only the label 'no', and f1 and mcc say nothing of one class.",
-            None,
+            more='metrics = ["f1", "mcc"]',
         ),
-        (
-            NAMED,
-            F1 + '\npositive = "yess"',
+        case(
             SINGLE,
             SINGLE,
             "{train}: no row has the label 'yess', which 'positive' in harness.toml names.",
-            "Did you mean 'yes'?",
+            hint="Did you mean 'yes'?",
+            more=F1 + '\npositive = "yess"',
         ),
-        (
-            NAMED,
-            F1,
+        case(
             SINGLE,
             SINGLE[:1],
             "{dev}: there is only the label 'yes', and f1 says nothing of one class.",
-            None,
+            more=F1,
         ),
-        (
-            NUMBERED,
-            "",
+        case(
             [*PAIRS, {"text1": "x", "text2": "y", "label": "high"}],
             PAIRS,
             "{train}:4: the field 'label' is 'high', not a finite number.",
-            None,
+            type_=NUMBERED,
         ),
-        (
-            NUMBERED,
-            "",
+        case(
             PAIRS,
             [{"text1": "x", "text2": "y", "label": float("nan")}],
             "{dev}:1: the field 'label' is nan, not a finite number.",
-            None,
+            type_=NUMBERED,
         ),
-        (
-            NUMBERED,
-            "",
-            PAIRS,
-            PAIRS[:1],
-            "{dev}: every 'label' is 4.5: nothing can correlate with that.",
-            None,
+        case(
+            PAIRS, PAIRS[:1], "{dev}: every 'label' is 4.5: nothing can correlate with that.", type_=NUMBERED
         ),
-        (
-            NUMBERED,
-            "",
-            PAIRS[2:],
-            PAIRS,
-            "{train}: every 'label' is 3: nothing can correlate with that.",
-            None,
+        case(
+            PAIRS[2:], PAIRS, "{train}: every 'label' is 3: nothing can correlate with that.", type_=NUMBERED
         ),
     ],
 )

@@ -18,17 +18,12 @@ from harness.core.types import Artifact
 from harness.jobs.recipe import RecipeEntry
 from harness.plan.models import ModelOptions, subject
 from harness.training.training import TrainingSpec
+from small_trainings import spec_in
 
 
 @pytest.fixture(scope="module")
 def guide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("guide") / "guide", seed=3)
-
-
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    folder = tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("backbone") / "tiny")
-    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
 
 
 TINY: dict[str, Any] = {
@@ -70,9 +65,7 @@ def make(
     rows = pairs_file(tmp_path / "rows", 60)
 
     def spec(name: str = "run", settings: Mapping[str, Any] | None = None, **fields: Any) -> TrainingSpec:
-        (tmp_path / name).mkdir(exist_ok=True)
-        given = {"backbone": backbone, "data": (rows,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
-        given |= {"threads": 1, "cache": tmp_path / "cache", **fields}
-        return TrainingSpec(recipe=recipe(**(settings or {})), folder=tmp_path / name, **given)
+        full = {"backbone": backbone, "data": (rows,), **fields}
+        return spec_in(tmp_path, recipe(**(settings or {})), name, **full)
 
     return spec

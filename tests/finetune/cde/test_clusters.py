@@ -37,6 +37,7 @@ from harness.plan.models import ModelOptions, subject
 from harness.plan.training_plan import TrainingRequest, _guided, planned_models
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
+from small_trainings import trained
 from stopped_trainings import train_on_devices
 
 SMALL = ClusterSettings(cluster_size=50, dimensions=16, iterations=10, starts=2)
@@ -387,11 +388,6 @@ def test_without_ties_and_negatives_the_loss_is_that_of_gist(margin: float) -> N
 
 
 # The recipe
-
-
-def trained(spec: TrainingSpec) -> dict[str, torch.Tensor]:
-    spec.recipe.train(spec)
-    return load_file(spec.output / "model.safetensors")
 
 
 def contextual(spec: TrainingSpec) -> ContextualRecipe:

@@ -35,6 +35,7 @@ from harness.encoder import backbones
 from harness.encoder.folder.description import describe
 from harness.training import training
 from harness.training.training import TrainingSpec, read_log
+from small_trainings import largest_difference, spec_in, tiny_artifact, weights_in
 from stopped_trainings import Killed, sentence, train_on_devices
 
 SETTINGS = EmbeddingSettings(
@@ -65,7 +66,7 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     config = json.loads((folder / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     (folder / "config.json").write_text(json.dumps(config))
-    return Artifact(name="tiny", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
+    return tiny_artifact(folder)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +79,8 @@ def make(backbone: Artifact, rows: LocatedTraining, tmp_path: Path) -> Callable[
     """A spec in a folder of its own; settings and fields of the spec may be given."""
 
     def made(name: str = "run", settings: Mapping[str, Any] | None = None, **fields: Any) -> TrainingSpec:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
         recipe = RECIPE.open("mean", replace(SETTINGS, **(settings or {})))
-        full = {"backbone": backbone, "data": (rows,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
-        full |= {"threads": 1, **fields}
-        return TrainingSpec(recipe=recipe, folder=folder, cache=tmp_path / "cache", **full)
+        return spec_in(tmp_path, recipe, name, **{"backbone": backbone, "data": (rows,), **fields})
 
     return made
 
@@ -93,23 +90,11 @@ def settings_of(spec: TrainingSpec) -> EmbeddingSettings:
     return spec.recipe.settings
 
 
-def run(spec: TrainingSpec, **options: Any) -> dict[str, torch.Tensor]:
+def run(spec: TrainingSpec) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
     settings = settings_of(spec)
-    train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True, **options))
-    return weights(spec)
-
-
-def weights(spec: TrainingSpec) -> dict[str, torch.Tensor]:
-    found = {}
-    for path in sorted(spec.output.rglob("*.safetensors")):
-        found |= {f"{path.parent.name}/{name}": tensor for name, tensor in load_file(path).items()}
-    return found
-
-
-def largest_difference(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((one[name].double() - other[name].double()).abs().max()) for name in one)
+    train(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
+    return weights_in(spec.output)
 
 
 # Against the library
@@ -163,15 +148,24 @@ def plain(spec: TrainingSpec, target: Path, batches: list[list[int]]) -> list[fl
     return found
 
 
+@pytest.fixture
+def of_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have transformers' own class of the backbone trained in place of our network."""
+    from sentence_transformers import SentenceTransformer
+
+    monkeypatch.setattr(module, "SentenceTransformer", SentenceTransformer)
+
+
+@pytest.mark.usefixtures("of_library")
 def test_steps_are_those_of_the_library(make: Callable[..., TrainingSpec], tmp_path: Path) -> None:
     """Thirty steps with dropout, without our network: the weights and losses of a plain script."""
     spec = make(settings={"epochs": 4})
     order = BatchOrder(67, 8, epochs=4, seed=7)
-    ours = run(spec, library=True)
+    ours = run(spec)
     losses = plain(spec, tmp_path / "plain", [batch.tolist() for batch in order.after(0)])
     theirs = load_file(tmp_path / "plain" / "model" / "model.safetensors")
     assert order.steps == len(losses) == 32
-    assert largest_difference({n.removeprefix("model/"): t for n, t in ours.items()}, theirs) <= 1e-6
+    assert largest_difference({n.removeprefix("/"): t for n, t in ours.items()}, theirs) <= 1e-6
     assert [line["loss"] for line in read_log(spec.folder / "log.jsonl")] == pytest.approx(losses, abs=1e-6)
 
 
@@ -207,6 +201,7 @@ def script_step(
     return total, {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
 
 
+@pytest.mark.usefixtures("of_library")
 @pytest.mark.parametrize(
     ("variant", "rows", "group", "chunk"),
     [
@@ -231,20 +226,9 @@ def test_a_step_of_each_reading_of_dpr_is_that_of_a_script(
     )
     if group is not None:
         settings = replace(settings, group_size=group)
-    spec = TrainingSpec(
-        recipe=dpr.RECIPE.open(variant, settings),
-        backbone=calm,
-        data=(located(tmp_path / "rows", columns),),
-        seed=7,
-        key="k" * 64,
-        folder=tmp_path / "ours",
-        cache=tmp_path / "cache",
-        minutes=0,
-    )
-    spec.folder.mkdir()
-    trainer = module._Trainer.of(
-        spec, settings, EmbeddingSetup(settings, info_nce, caches=True, library=True)
-    )
+    recipe, data = dpr.RECIPE.open(variant, settings), located(tmp_path / "rows", columns)
+    spec = spec_in(tmp_path, recipe, "ours", backbone=calm, data=(data,), minutes=0)
+    trainer = module._Trainer(spec, settings, EmbeddingSetup(settings, info_nce, caches=True))
     trainer.run()
     assert trainer.optimizer is not None
     moments = {name: trainer.optimizer.state[one] for name, one in trainer.model.named_parameters()}

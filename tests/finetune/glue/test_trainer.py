@@ -18,14 +18,7 @@ from finetune.glue.model import Classifier
 from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Protocol, Stopping, Training, Trial
 from finetune.glue.rows import Batch, TokenizedRows, adapted_to_backbone
 from finetune.glue.schedule import Schedule
-from finetune.glue.trainer import (
-    Evaluation,
-    Progress,
-    autocast_of,
-    cross_fitted,
-    predict,
-    train,
-)
+from finetune.glue.trainer import Evaluation, Progress, autocast_of, cross_fitted, predict, train
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
 from harness.core.errors import ModelError
 from harness.encoder.engine import let_end_pad, require_padding
@@ -48,13 +41,7 @@ TRAINING = Training(
     cadence=Cadence(batches=1),
 )
 TRIAL = Trial(
-    task="SST-2",
-    learning_rate=1e-3,
-    batch_size=4,
-    weight_decay=0.01,
-    epochs=5,
-    seed=3,
-    training=TRAINING,
+    task="SST-2", learning_rate=1e-3, batch_size=4, weight_decay=0.01, epochs=5, seed=3, training=TRAINING
 )
 
 

@@ -431,10 +431,7 @@ def test_another_mteb_than_results_name_may_not_score(
     monkeypatch.setattr(snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
     with pytest.raises(UsageError) as caught:
         scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
-    assert (caught.value.message, caught.value.hint) == (
-        said,
-        'Type: python -m pip install "mteb==2.26.24"',
-    )
+    assert (caught.value.message, caught.value.hint) == (said, 'Type: python -m pip install "mteb==2.26.24"')
 
 
 def some_pairs(name: str, **more: Any) -> AbsTask:
